@@ -24,7 +24,7 @@ STRICT = [name for name, row in EVERY.items() if row.style != "text" and name !=
 
 SAMPLES = {
     "clock": "+%F", "columns": "pid,comm", "key": "user.name", "sed": "1p", "awk": "{print}", "jq": ".", "number": "3",
-    "item": "12", "term": "term", "printf": "%s",
+    "item": "12", "term": "term", "printf": "%s", "order": "rss,-pid", "processes": "1,2",
 }  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def spellings(name: str, option: Option, row: Row) -> Iterator[str]:
         yield name
     if values and not option.is_optional:
         yield " ".join((name, *values))
-    if values:
+    if values and not (is_letter and row.is_apart):
         yield " ".join((f"{name}{values[0]}" if is_letter else f"{name}={values[0]}", *values[1:]))
 
 
@@ -162,6 +162,8 @@ DOING_MORE = [
     "git --work-tree=x log",
     "git -p log", "git --paginate log", "git --exec-path=x log", "git --config-env=a=b log", "git ls-remote x",
     "git archive HEAD", "git bundle create x", "git fsck", "git gc", "git help log", "git log --help", "git bisect log",
+    "git log --format --output=x", "git log --date --output=x", "git diff --stat-count --output=x", "git grep -e -Ox y",
+    "tree -Io x y", "tree -Lo 2 y", "ps -ue", "ps -e -u nobody", "ps -pe", "rg -e --pre=x y", "fd -e -x y",
     "git notes", "git rerere", "git difftool", "git submodule status", "git fetch", "git shortlog --output=x",
 ]  # fmt: skip
 

@@ -103,7 +103,7 @@ def test_a_rule_about_files_also_applies_behind_links(work: Path) -> None:
 
 def test_what_is_too_much_to_look_at_counts_as_elsewhere(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge("cat src/*", work).verdict == judge("grep -R a src", work).verdict == "allow"
-    monkeypatch.setattr(operands, "_MOST_MATCHES", 0)
+    monkeypatch.setattr(operands, "_MOST_PATHS", 0)
     monkeypatch.setattr(operands, "_MOST_ENTRIES", 0)
     assert judge("cat src/*", work).verdict == judge("grep -R a src", work).verdict == "ask"
 

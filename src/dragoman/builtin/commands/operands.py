@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import glob
+import fnmatch
 import hashlib
-import itertools
 import os
 import re
 import stat
@@ -56,7 +55,7 @@ _HARMLESS: dict[str, frozenset[str]] = {
         "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol "
         "safecrlf quotepath abbrev compression loosecompression bigfilethreshold sparsecheckout sparsecheckoutcone "
         "untrackedcache preloadindex commitgraph multipackindex splitindex trustctime checkstat fscache longpaths "
-        "protecthfs protectntfs hidedotfiles excludesfile attributesfile commentchar commentstring whitespace fsync "
+        "protecthfs protectntfs hidedotfiles commentchar commentstring whitespace fsync "
         "fsyncmethod fsyncobjectfiles createobject notesref warnambiguousrefs usereplacerefs sharedrepository"
     ),
     "credential": _keys("username usehttppath"),
@@ -78,6 +77,7 @@ _HARMLESS: dict[str, frozenset[str]] = {
         "alternateerrorstrategy"
     ),
 }
+_NAMING_FILES = _keys("excludesfile attributesfile ignorerevsfile orderfile")
 _SWITCHES = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
 
 
@@ -95,6 +95,10 @@ class Settings(Struct):
 
     def take(self, section: str, key: str, written: str | None) -> bool:
         """Take one setting; False where it names a program, or may."""
+        if key in _NAMING_FILES:
+            # Messages of git may show what is in such a file.
+            value = _plain(written)
+            return value is not None and value[:1] not in ("", "/", "~", "%") and ".." not in value
         known = _HARMLESS.get(section, frozenset())
         if known is _ALL or key in known:
             return True
@@ -481,47 +485,71 @@ def _is_repository(repository: str, common: str) -> bool:
 # --------------------------------------------------------------------------------------------------------------------
 # The files that a command line reads, where links lead them. The policy sees only the spelling of paths.
 
-_MOST_MATCHES = 2_000
+_MOST_PATHS = 5_000
 _MOST_ENTRIES = 20_000
 _OF_THE_SYSTEM = ("/proc", "/sys", "/dev")
 _WITH_BRACKET = re.compile(r"\[[^/]*")
 
 
+class TooMany(Exception):
+    """There are more files than are looked at."""
+
+
 def find_reads(reads: Iterable[Reading], top: str) -> list[Operand]:
     """The files behind links, inside and outside the workspace, and names of files that would become options."""
     found: dict[Operand, None] = {}
+    budget = [_MOST_PATHS, _MOST_ENTRIES]
     for reading in reads:
-        if not reading.leaves:
-            found.update(dict.fromkeys(_find_behind_links(reading, top)))
+        try:
+            if not reading.leaves:
+                found.update(dict.fromkeys(_find_behind_links(reading, top, budget)))
+        except TooMany:
+            found[Operand("path", reading.path or ".", "read", inside=False)] = None
     return list(found)
 
 
-def _find_behind_links(reading: Reading, top: str) -> Iterator[Operand]:
-    named = reading.path or next(iter(reading.folders))
+def _spend(budget: list[int], place: int) -> None:
+    budget[place] -= 1
+    if budget[place] < 0:
+        raise TooMany
+
+
+def _find_behind_links(reading: Reading, top: str, budget: list[int]) -> Iterator[Operand]:
+    named = reading.path or reading.folders[0]
     for folder in reading.folders:
         start = os.path.join(top, folder).rstrip("/")
-        paths = _expand(start, reading.path) if reading.is_pattern else [f"{start}/{reading.path}"]
-        if paths is None or "\0" in reading.path:
-            yield Operand("path", named, "read", inside=False)
-            continue
+        paths = _expand(start, reading.path, budget) if reading.is_pattern else [f"{start}/{reading.path}"]
         for path in paths:
+            _spend(budget, 0)
             name = path[len(start) :].lstrip("/")
             if reading.is_pattern and name.startswith("-"):
                 yield Operand("path", name, "run", path)
             # Bash and programs differ in what `..` after a link means.
             for real in {os.path.realpath(path), os.path.realpath(os.path.normpath(path))}:
-                is_inside = _is_inside(real, top) and not (reading.kind == "tree" and _leads_out(real, top))
+                is_inside = _is_inside(real, top) and not (reading.kind == "tree" and _leads_out(real, top, budget))
                 if not is_inside or real != os.path.normpath(path):
                     yield Operand("path", named, "read", real, is_inside)
 
 
-def _expand(start: str, pattern: str) -> list[str] | None:
-    """The names that bash may put in place of a pattern, and some more; None if there are too many."""
+def _expand(start: str, pattern: str, budget: list[int]) -> list[str]:
+    """The names that bash may put in place of a pattern, and some more."""
+    paths = [start]
     # Brackets have other rules in bash, so that they stand for anything here.
-    loose = _WITH_BRACKET.sub("*", pattern).replace("\\", "?")
-    matches = glob.iglob(f"{glob.escape(start)}/{loose}")
-    found = list(itertools.islice(matches, _MOST_MATCHES + 1))
-    return found if len(found) <= _MOST_MATCHES else None
+    for step in _WITH_BRACKET.sub("*", pattern).replace("\\", "?").split("/"):
+        if "*" in step or "?" in step:
+            matches = re.compile(fnmatch.translate(step)).match
+            paths = [f"{path}/{name}" for path in paths for name in _names_in(path, budget) if matches(name)]
+            paths = [path for path in paths if step[0] == "." or not path.rpartition("/")[2].startswith(".")]
+        else:
+            paths = [f"{path}/{step}" for path in paths]
+    return paths
+
+
+def _names_in(folder: str, budget: list[int]) -> Iterator[str]:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            _spend(budget, 1)
+            yield entry.name
 
 
 def _is_inside(real: str, top: str) -> bool:
@@ -530,19 +558,18 @@ def _is_inside(real: str, top: str) -> bool:
     return is_below(real, top) and not shown
 
 
-def _leads_out(folder: str, top: str) -> bool:
-    """Whether a link below a folder leads out of the workspace, or the folder is too large to tell."""
-    waiting, seen, count = [folder], {folder}, 0
+def _leads_out(folder: str, top: str, budget: list[int]) -> bool:
+    """Whether a link below a folder leads out of the workspace."""
+    waiting, seen = [folder], {folder}
     while waiting:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                count += 1
-                real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-                if count > _MOST_ENTRIES or not _is_inside(real, top):
-                    return True
-                if os.path.isdir(real) and real not in seen:
-                    seen.add(real)
-                    waiting.append(real)
+        inside = waiting.pop()
+        for path in (os.path.join(inside, name) for name in _names_in(inside, budget)):
+            real = os.path.realpath(path) if os.path.islink(path) else path
+            if not _is_inside(real, top):
+                return True
+            if real not in seen and os.path.isdir(real):
+                seen.add(real)
+                waiting.append(real)
     return False
 
 

@@ -490,7 +490,7 @@ def _note(known: Known, command: SimpleCommand, folders: tuple[str, ...], found:
         folders = _enter(folders, folder)
     found.leaves = found.leaves or known.row.leaves or bool(arguments.leaving)
     for part in arguments.parts:
-        if part.kind in READ_KINDS and part.text != "-":
+        if part.kind in READ_KINDS and part.text not in ("-", "/dev/null"):
             is_pattern = "glob" in command.marks[part.index]
             found.reads.append(Reading(part.text, part.kind, folders, is_pattern))
     # A rule about files should also find those that are named in a way that is not known.
@@ -506,7 +506,9 @@ def _judge_redirection(redirection: Redirection, folders: tuple[str, ...], found
         return ""
     if redirection.operator != "<" or redirection.descriptor not in (None, 0):
         return f"it redirects to `{redirection.target}`"
-    if redirection.target.startswith("/dev/") and redirection.target != "/dev/null":
+    if redirection.target == "/dev/null":
+        return ""
+    if redirection.target.startswith("/dev/"):
         return f"it reads the device `{redirection.target}`"
     found.reads.append(Reading(redirection.target, "read", folders))
     return ""

@@ -37,8 +37,8 @@ def is_harmless_sed(script: str) -> bool:
 # --------------------------------------------------------------------------------------------------------------------
 # Programs of `awk` that only print what they read from their own files.
 #
-# Only known words may occur, and neither `>` nor a single `|`: those start programs and write files. `ARGV`, `ENVIRON`
-# and `getline` are not known words, so that the program reads nothing but its operands.
+# Only known words may occur, no single `|`, and `>` only as a comparison: those start programs and write files. `ARGV`,
+# `ENVIRON` and `getline` are not known words, so that the program reads nothing but its operands.
 
 _AWK_WORDS = words_of(
     "BEGIN END NF NR FNR FS OFS RS ORS FILENAME SUBSEP RSTART RLENGTH print printf if else for while do in next exit "
@@ -46,7 +46,7 @@ _AWK_WORDS = words_of(
     "break continue"
 )
 _AWK_TOKEN = re.compile(
-    r"""(?P<blank>[ \t]+)|(?P<mark>[\n;{}(),\[\]]|&&|\|\||[=!<]=|!~|\+\+|--|[-+*%^]=?|[=!<~?:$])"""
+    r"""(?P<blank>[ \t]+)|(?P<mark>[\n;{}(),\[\]]|&&|\|\||[=!<>]=|!~|\+\+|--|[-+*%^]=?|[=!<>~?:$])"""
     r"""|(?P<word>[A-Za-z_][A-Za-z0-9_]*)|(?P<number>[0-9]+(?:\.[0-9]*)?)"""
     r"""|(?P<string>"(?:[^"\\\n]|\\[^\n])*")|(?P<slash>/)"""
 )
@@ -60,6 +60,7 @@ _AWK_BEFORE_PATTERN = frozenset(["", "{", "}", "(", ",", ";", "\n", "!", "~", "!
 def is_harmless_awk(script: str) -> bool:
     """Whether the program consists of words and operators that are known, none of which writes or runs anything."""
     position, before, is_value = 0, "", False
+    depth = dict.fromkeys("{}()", 0)
     while position < len(script):
         found = _AWK_TOKEN.match(script, position)
         if found is not None and found.lastgroup == "slash" and not is_value:
@@ -68,6 +69,12 @@ def is_harmless_awk(script: str) -> bool:
             return False
         token, position = found.group(), found.end()
         if found.lastgroup == "word" and not _is_known_to_awk(token, script[position : position + 1]):
+            return False
+        if token in depth:
+            depth[token] += 1
+        in_statement, in_brackets = depth["{"] - depth["}"], depth["("] - depth[")"]
+        # In a statement, outside of brackets, it would name a file to write.
+        if min(in_statement, in_brackets) < 0 or (token in (">", ">=") and in_statement and not in_brackets):
             return False
         if found.lastgroup != "blank":
             is_value = (

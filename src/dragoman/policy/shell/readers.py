@@ -15,29 +15,30 @@ _EVERY_SUM = _GNU + "-btwz --binary --tag --text --zero --quiet --status --stric
 
 def _free(options: str = "", operands: str = "read*", **traits: object) -> Row:
     """A program of which no option writes or runs anything, whether it is known or not."""
-    return make_row(_GNU + options, operands, is_free=True, **traits)
+    return make_row(_GNU + options, operands, is_free=True, is_exact=True, **traits)
 
 
 def _strict(options: str = "", operands: str = "read*", **traits: object) -> Row:
-    return make_row(_GNU + options, operands, **traits)
+    return make_row(_GNU + options, operands, is_exact=True, **traits)
 
 
 _TEXT = make_row(style="text")
 _DIFFERENCE = (
-    "-qsaceyptTNiEZbwBdnu -r+ -CUW=number -FISx=word -X=read --normal --brief --report-identical-files "
+    "-qsaceyptTNiEZbwBdnur -CUW=number -FISx=word -X=read --normal --brief --report-identical-files "
     "--context[=number] --unified[=number] --ed --side-by-side --width=number --left-column --suppress-common-lines "
     "--show-c-function "
     "--show-function-line=word --label=word --expand-tabs --initial-tab --tabsize=number --suppress-blank-empty "
-    "--recursive+ --no-dereference --new-file --unidirectional-new-file --ignore-file-name-case --exclude=word "
-    "--exclude-from=read --starting-file=word --from-file=read --to-file=read --ignore-case --ignore-tab-expansion "
+    "--recursive --no-dereference --new-file --unidirectional-new-file --ignore-file-name-case --exclude=word "
+    "--exclude-from=read --starting-file=word --from-file=tree --to-file=tree --ignore-case --ignore-tab-expansion "
     "--ignore-trailing-space --ignore-space-change --ignore-all-space --ignore-blank-lines --text --strip-trailing-cr "
     "--ignore-matching-lines=word --minimal --speed-large-files --horizon-lines=number --color[=word]"
 )
 _GREP = (
-    "-EFGPiwxzsvVbnHhoqaILlcTZUyu -r. -R.+ -e#=word -f#=read -mABC=number -dD=word --extended-regexp --fixed-strings "
-    "--basic-regexp --perl-regexp --regexp#=word --file#=read --ignore-case --no-ignore-case --word-regexp "
-    "--line-regexp --null-data --no-messages --invert-match --max-count=number --byte-offset --line-number "
-    "--line-buffered --with-filename --no-filename --label=word --only-matching --quiet --silent --binary-files=word "
+    "-EFGPiwxzsvVbnHhoqaILlcTZUyu -r. -R.+ -e#=word -f#=read -mABC=number -d.=word -D=word --extended-regexp "
+    "--fixed-strings --basic-regexp --perl-regexp --regexp#=word --file#=read --ignore-case --no-ignore-case "
+    "--word-regexp --line-regexp --null-data --no-messages --invert-match --max-count=number --byte-offset "
+    "--line-number --line-buffered --with-filename --no-filename --label=word --only-matching --quiet --silent "
+    "--binary-files=word "
     "--text --recursive. --dereference-recursive.+ --include=word --exclude=word --exclude-from=read "
     "--exclude-dir=word --files-without-match --files-with-matches --count --initial-tab --null "
     "--before-context=number --after-context=number --context=number --group-separator=word --no-group-separator "
@@ -92,22 +93,22 @@ _LIST = (
     "--width=number --context --zero"
 )
 _SORT = (
-    "-bdfgiMhnRrVcCmsuz -kSt=word --ignore-leading-blanks --dictionary-order --ignore-case --general-numeric-sort "
+    "-bdfgiMhnRrVcCmsuz -kt=word --ignore-leading-blanks --dictionary-order --ignore-case --general-numeric-sort "
     "--ignore-nonprinting --month-sort --human-numeric-sort --numeric-sort --random-sort --random-source=read "
-    "--reverse --sort=word --version-sort --batch-size=number --check[=word] --debug --key=word --merge --stable "
-    "--buffer-size=word --field-separator=word --parallel=number --unique --zero-terminated"
+    "--reverse --sort=word --version-sort --check[=word] --debug --key=word --merge --stable "
+    "--field-separator=word --parallel=number --unique --zero-terminated"
 )
 _TEST = make_row(
     "-b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -z -n -a -o -ef -nt -ot -eq -ne -lt -le -gt -ge",
     "read*",
     style="words",
 )
-# The columns with the command line of a process are not shown: it may contain the secrets of others, as its environment
-# does. Options without a hyphen (`ps aux`, `ps e`) are not known.
+# The columns with the command line of a process count as outside: it may contain the secrets of others, as its
+# environment does. Options without a hyphen (`ps aux`, `ps e`) are not known. A value that `ps` does not accept may
+# make it read all options again, as if they had no hyphen: so values are those that it accepts.
 _PROCESSES = (
-    "-AeadNHPTLjlycMw -fF^ -CGgpqstuU=word -o=columns --deselect --Group=word --group=word --pid=word --ppid=word "
-    "--quick-pid=word --sid=word --tty=word --user=word --User=word --forest --format=columns --headers --no-headers "
-    "--cols=number --columns=number --width=number --rows=number --lines=number --sort=word --version"
+    "-Aead -f^ -C=process -p=processes -o=columns --pid=processes --ppid=processes --format=columns --no-headers "
+    "--sort=order --version"
 )
 READERS: dict[str, Row] = {
     "cat": _free("-AbeEnstTuv --show-all --number-nonblank --show-ends --number --squeeze-blank --show-tabs "
@@ -190,9 +191,9 @@ READERS: dict[str, Row] = {
                    "--rawfile=word,read --args --jsonargs --compact-output --null-input --exit-status --slurp "
                    "--raw-output --raw-input --color-output --monochrome-output --sort-keys --join-output "
                    "--ascii-output --seq --stream --unbuffered --help --version", "jq read*", is_free=True),
-    "diff": _strict(_DIFFERENCE, "read read"),
+    "diff": _strict(_DIFFERENCE, "tree tree"),
     "printf": make_row("", "printf text*", style="first"),
-    "ps": make_row(_PROCESSES, ""),
+    "ps": make_row(_PROCESSES, "", is_apart=True),
     "sort": _strict(_SORT),
     "shuf": _strict("-erz -in=word --echo --input-range=word --head-count=number --repeat --zero-terminated"),
     "iconv": _strict("-cls -ft=word --from-code=word --to-code=word --list --silent"),
@@ -203,8 +204,8 @@ READERS: dict[str, Row] = {
     "file": _strict("-bcEiklLhnN0rv -eF=word --brief --checking-printout --exclude=word --separator=word --mime "
                     "--apple --extension --mime-type --mime-encoding --keep-going --list --dereference "
                     "--no-dereference --no-buffer --no-pad --print0 --raw"),
-    "tree": make_row(_TREE, "search*", here=True),
-    "find": make_row(_FIND, "search*", style="words", here=True),
+    "tree": make_row(_TREE, "search*", here=True, is_apart=True),
+    "find": make_row(_FIND, "search*", style="words", here=True, is_exact=True),
     **dict.fromkeys(("fd", "fdfind"), make_row(_FD, "word search*", here=True)),
     "rg": make_row(_RIPGREP, "word search*", here=True),
     "date": _strict("-Ru -d=word -I[=word] -r=read --date=word --debug --iso-8601[=word] --resolution --rfc-email "

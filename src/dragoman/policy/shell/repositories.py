@@ -92,7 +92,7 @@ _GIT_READING: dict[str, Row] = {
                       "--local-env-vars --disambiguate=word --path-format=word --git-path=word"),
     "ls-files": _git("-ztvfcdmoisku -x=word -X=read --cached --deleted --modified --others --ignored --stage --killed "
                      "--directory --eol --no-empty-directory --unmerged --resolve-undo --exclude=word "
-                     "--exclude-from=read --exclude-per-directory=word --exclude-standard --full-name --error-unmatch "
+                     "--exclude-from=read --exclude-standard --full-name --error-unmatch "
                      "--with-tree=word --abbrev[=number] --deduplicate --sparse --format=word"),
     "ls-tree": _git("-drtzl --long --name-only --name-status --object-only --full-name --full-tree --format=word "
                     "--abbrev[=number]"),

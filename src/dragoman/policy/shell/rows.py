@@ -50,6 +50,9 @@ _KINDS: Mapping[str, Callable[[str], bool]] = {
         r"(?:(?:pid|ppid|pgid|sid|user|euser|ruser|uid|gid|group|comm|ucmd|time|etime|etimes|cputime|stat|state|s|pcpu|"
         r"%cpu|pmem|%mem|rss|vsz|sz|tty|tt|ni|nice|pri|psr|start|lstart|nlwp|thcount)=?,?)+"
     ),
+    "order": _pattern(r"(?:[-+]?(?:pid|ppid|user|comm|time|etime|start|pcpu|%cpu|pmem|%mem|rss|vsz),?)+"),
+    "processes": _pattern(r"[0-9]{1,7}(?:,[0-9]{1,7})*"),
+    "process": _pattern(r"[A-Za-z0-9_.-]{1,15}"),
     "sed": is_harmless_sed,
     "awk": is_harmless_awk,
     "jq": is_harmless_jq,
@@ -102,6 +105,11 @@ class Row(Struct, frozen=True):
     """If not empty: with operands, one of these options has to be there."""
     leaves: bool = False
     """Whether it always shows something from outside the workspace."""
+    is_exact: bool = False
+    """Whether the program reads options with `getopt`, or as exactly. For others, a word after an option is its value
+    only if it could not be an option itself."""
+    is_apart: bool = False
+    """Whether the value of a letter is always the next word."""
 
 
 _WHOLE = ("words", "early")
@@ -199,7 +207,7 @@ class _Reading:
         if self.row.style == "text":
             return
         if self.waiting:
-            self._add(index, self.waiting.pop(0), word)
+            self._take_value(index, word)
         elif self.row.numbers and word[:1] in self.row.numbers and word[1:].isascii() and word[1:].isdigit():
             return
         elif not self._is_option(word):
@@ -211,6 +219,15 @@ class _Reading:
             self._take_long(index, word)
         else:
             self._take_letters(index, word)
+
+    def _take_value(self, index: int, word: str) -> None:
+        kind = self.waiting.pop(0)
+        if not self.row.is_exact:
+            if word.startswith("-") and not _KINDS["number"](word):
+                self._fail(index, f"`{word}` may be an option")
+            if kind not in FILE_KINDS and word.startswith(("/", "~", "..")):
+                self.found.parts.append(Part(index, "read", word))
+        self._add(index, kind, word)
 
     def _take_long(self, index: int, word: str) -> None:
         name, equals, value = word.partition("=")
@@ -233,8 +250,8 @@ class _Reading:
             if not option.kinds:
                 continue
             value = word[place:]
-            if value.startswith("="):
-                # Some programs take the equals sign as part of the value, and some do not.
+            if value.startswith("=") or (value and self.row.is_apart):
+                # Programs differ in what this is: the value, a value with an equals sign, or more letters.
                 self._fail(index, f"`{word}` can be read in two ways")
             elif value:
                 self._add(index, option.kinds[0], value)
