@@ -63,7 +63,8 @@ LEAVING = [
     "awk '{print}' secret.txt",
     "file secret.txt", "tail -n1 secret.txt", "find out/ -name x", "find out -name x", "rg a out", "du -s up",
     "stat -L secret.txt",
-    "jq -n --rawfile a secret.txt '$a'", "diff x.txt secret.txt", "git diff x.txt secret.txt", "test -s secret.txt",
+    "jq -n --rawfile a secret.txt '$a'", "git show --format secret.txt", "diff x.txt secret.txt",
+    "git diff x.txt secret.txt", "test -s secret.txt",
 ]  # fmt: skip
 
 
@@ -92,6 +93,20 @@ def test_a_star_in_a_rule_does_not_cover_a_link_that_leads_elsewhere(work: Path)
     assert judge("cat secret.txt", work, allow="bash(cat *)").verdict == "ask"
     assert judge("grep -fsecret.txt x", work, allow="bash(grep *)").verdict == "ask"
     assert judge("cat secret.txt", work, allow="bash(cat secret.txt)").verdict == "allow"
+
+
+def test_a_star_in_a_rule_does_not_cover_a_folder_in_place_of_a_remote(work: Path) -> None:
+    """Git takes a name that is no remote for a folder, and runs the hooks there."""
+    for command in (
+        "git push {} main",
+        "git push -u {} main",
+        "git fetch {}",
+        "git pull {} main",
+        "cd src && git push ../{}",
+    ):
+        assert judge(command.format("keys"), work, allow="bash(git *)").verdict == "ask"
+    assert judge("git push origin main", work, allow="bash(git *)").verdict == "allow"
+    assert judge("git push keys main", work, allow="bash(git push keys main)").verdict == "allow"
 
 
 def test_a_rule_about_files_also_applies_behind_links(work: Path) -> None:

@@ -323,6 +323,25 @@ def find_settings(visits: Iterable[ProgramStart], top: str, environment: Mapping
     return list(search.found)
 
 
+_WITH_REMOTE = ("push", "pull", "fetch")
+
+
+def find_local_remotes(visits: Iterable[ProgramStart], top: str) -> list[Operand]:
+    """The folders that git would take for a remote: it runs the hooks of such a repository."""
+    found: dict[Operand, None] = {}
+    for visit in visits:
+        place = next((index for index, word in enumerate(visit.words) if word in _WITH_REMOTE), 0)
+        if visit.words[0].rsplit("/", 1)[-1] != "git" or not place:
+            continue
+        changes, _ = _read_options(visit.words)
+        for word in visit.words[place + 1 :]:
+            for folder in visit.folders if word and not word.startswith("-") and "\0" not in word else ():
+                for real in _follow(top, (folder, *changes, word)):
+                    if os.path.isdir(real):
+                        found[Operand("path", word, "read", real, inside=False)] = None
+    return list(found)
+
+
 def _hooks_of_user(environment: Mapping[str, str]) -> list[str]:
     """The folder for hooks in the user's own settings: it may be one in each repository."""
     home = environment.get("HOME", "")
@@ -598,6 +617,7 @@ def find_operands(command: str, folder: str, environment: Mapping[str, str]) -> 
     files += [_describe_as(path, top) for path in programs]
     settings = find_settings(visits, top, environment)
     files += [_UNKNOWN if path == UNKNOWN else describe(path, folder) for path in settings]
+    files += find_local_remotes(visits, top)
     files += find_reads(shell.read_only(command).reads, top)
     return [Operand(kind="command", value=command, access="run", inside=True), *dict.fromkeys(files)]
 

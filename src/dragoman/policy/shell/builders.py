@@ -16,7 +16,7 @@ def _acting(options: str = "", operands: str = "", **traits: object) -> Row:
 
 
 _PYTEST = (
-    "-xvqsl -k=word -m=word -n=word -r=word --exitfirst --verbose --quiet --showlocals --lf --last-failed --ff "
+    "-xvqsl -k=word -m=word -n=name -r=word --exitfirst --verbose --quiet --showlocals --lf --last-failed --ff "
     "--failed-first --nf --new-first --sw --stepwise --maxfail=number --tb=word --durations=number --co "
     "--collect-only --no-header --no-summary --color=word --cov[=names] --cov-report=term --no-cov --cov-branch "
     "--timeout=number --disable-warnings --disable-pytest-warnings --strict-markers --deselect=file --ignore=file "

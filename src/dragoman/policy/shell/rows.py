@@ -225,7 +225,8 @@ class _Reading:
         if not self.row.is_exact:
             if word.startswith("-") and not _KINDS["number"](word):
                 self._fail(index, f"`{word}` may be an option")
-            if kind not in FILE_KINDS and word.startswith(("/", "~", "..")):
+            if kind not in FILE_KINDS and (self.row.always_here or word.startswith(("/", "~", ".."))):
+                # Where git takes a value only after `=`, it takes this word for a path.
                 self.found.parts.append(Part(index, "read", word))
         self._add(index, kind, word)
 
