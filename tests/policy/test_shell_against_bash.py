@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shlex
+import shutil
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -112,3 +115,45 @@ def test_a_forbidden_program_is_found_however_it_is_hidden(tmp_path: Path) -> No
             assert mentions(pattern, line), (pattern, line)
         assert not allows("git status*", line), line
         assert not read_only(line).verdict, line
+
+
+_SHOW_FOLDER = r"""
+exec 9>"$1" 8<"$2"; cd "$3"
+cat() { builtin printf '%s\0' "$PWD" "$1" >&9; }
+while IFS= builtin read -r -d '' line <&8; do
+  ( builtin eval -- "$line" ) </dev/null >/dev/null 2>&1
+  builtin printf '%s\0' end end >&9
+done
+"""
+
+
+def test_the_folders_in_which_a_file_may_be_read_are_known(tmp_path: Path) -> None:
+    """Lines of `cd`, successes and failures in any order: what bash reads, and where, is among what was said."""
+    top = tmp_path / "top"
+    (top / "a" / "b").mkdir(parents=True)
+    (top / "c").mkdir()
+    lots = random.Random(20)
+    steps = ("cd a", "cd b", "cd c", "cd ..", "cd nowhere", "true", "false", "cat x", "cat ../y", "cd a/b", "cd ./c/..")
+    joints = (" && ", " || ", "; ", " | ", "\n")
+    lines = []
+    for _ in range(3_000):
+        parts = lots.choices(steps, k=lots.randint(2, 6))
+        lines.append("".join(part + lots.choice(joints) for part in parts) + "cat z")
+    (tmp_path / "lines").write_bytes(b"".join(line.encode() + b"\0" for line in lines))
+    command = ["bash", "--norc", "--noprofile", "-c", _SHOW_FOLDER, "bash", "traces", "lines", str(top)]
+    subprocess.run(
+        command, cwd=tmp_path, env={"PATH": "/nowhere"}, check=True, timeout=120, executable=shutil.which("bash")
+    )
+    shown = iter((tmp_path / "traces").read_text(encoding="utf-8").split("\0"))
+    count = 0
+    for line in lines:
+        expected = {
+            (os.path.normpath(top / folder), reading.path)
+            for reading in read_only(line).reads
+            for folder in reading.folders
+        }
+        while (folder := next(shown)) and folder != "end":
+            count += 1
+            assert (folder, next(shown)) in expected, line
+        assert next(shown) == "end"
+    assert count > 2_000

@@ -31,7 +31,7 @@ READS = [
     "awk '/foo|>bar/ {n++} END {print n}' a",
     "ls | awk '{s+=$5} END {print s/1024}'", "awk -F'\t' '$3 ~ /x/' a", "awk 'length($0) < 80' a", "ps -e", "ps -p 1",
     "jq '.import_a' b", "git log -5 --format='%h %an' -- src", "git log -n5 -p", "git log -Sfoo --stat=80",
-    "tail -f a", "tail +5 a", "ls -lahtr --color=auto", "grep -rnIE --include='*.py' -A3 x .", "rg -tpy -A3 -uu x src",
+    "tail +5 a", "ls -lahtr --color=auto", "grep -rnIE --include='*.py' -A3 x .", "rg -tpy -A3 -uu x src",
     "find . -maxdepth 2 -not -path '*/.git/*' -size +10k -printf '%p\\n'", "find . \\( -name a -o -name b \\) -print0",
     "git branch -vv", "git branch -a --contains HEAD", "git diff --cached --stat", "git rev-parse --abbrev-ref HEAD",
 ]  # fmt: skip

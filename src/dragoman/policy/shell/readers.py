@@ -121,8 +121,9 @@ READERS: dict[str, Row] = {
     "wc": _free("-cmlLw --bytes --chars --lines --max-line-length --words"),
     "head": _free("-qvz -cn=number --bytes=number --lines=number --quiet --silent --verbose --zero-terminated",
                   numbers="-"),
-    "tail": _free("-qvzfF -cn=number --bytes=number --lines=number --follow[=word] --quiet --retry --silent --verbose "
-                  "--zero-terminated", numbers="-+"),
+    # Without the options that follow a file: such a command does not end.
+    "tail": _free("-qvz -cn=number --bytes=number --lines=number --quiet --silent --verbose --zero-terminated",
+                  numbers="-+"),
     "stat": _free("-Lft -c=word --dereference --file-system --cached=word --format=word --printf=word --terse"),
     "basename": _free("-az -s=word --multiple --suffix=word --zero", "word*"),
     "dirname": _free("-z --zero", "word*"),

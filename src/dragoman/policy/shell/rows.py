@@ -21,8 +21,8 @@ FILE_KINDS = READ_KINDS | {"folder", "file"}
 
 
 def _pattern(text: str) -> Callable[[str], bool]:
-    matches = re.compile(text, re.ASCII).fullmatch
-    return lambda value: matches(value) is not None
+    # Compiled when it is first used: most runs need few kinds.
+    return lambda value: re.fullmatch(text, value, re.ASCII) is not None
 
 
 _KINDS: Mapping[str, Callable[[str], bool]] = {
