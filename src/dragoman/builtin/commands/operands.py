@@ -505,6 +505,7 @@ def _is_repository(repository: str, common: str) -> bool:
 # The files that a command line reads, where links lead them. The policy sees only the spelling of paths.
 
 _MOST_PATHS = 5_000
+_MOST_LINKS = 50
 _MOST_ENTRIES = 20_000
 _OF_THE_SYSTEM = ("/proc", "/sys", "/dev")
 _WITH_BRACKET = re.compile(r"\[[^/]*")
@@ -522,6 +523,8 @@ def find_reads(reads: Iterable[Reading], top: str) -> list[Operand]:
         try:
             if not reading.leaves:
                 found.update(dict.fromkeys(_find_behind_links(reading, top, budget)))
+            if len(found) > _MOST_LINKS:
+                return [Operand("path", reading.path or ".", "read", inside=False)]
         except TooMany:
             found[Operand("path", reading.path or ".", "read", inside=False)] = None
     return list(found)
