@@ -210,6 +210,24 @@ def test_where_a_line_reads(text: str) -> None:
     assert (answer.paths, answer.leaves) == PLACES[text]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "jq $X .env",
+        "cat --zz .env",
+        "grep --zz=.env x",
+        "sort -o .env a",
+        "sed p .env *",
+        "make; cat .env",
+        "uniq $X .env",
+    ],
+)
+def test_files_are_found_in_lines_that_do_more_than_read(text: str) -> None:
+    """A rule about files applies to them as well."""
+    assert not read_only(text).verdict
+    assert ".env" in read_only(text).paths
+
+
 @pytest.mark.parametrize("writing", [text for text in DOES_MORE if text.strip()], ids=repr)
 def test_harmless_company_does_not_make_a_line_harmless(writing: str) -> None:
     for text in (f"ls && {writing}", f"ls | {writing}", f"ls; {writing}", f"ls\n{writing}"):

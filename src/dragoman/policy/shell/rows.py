@@ -303,6 +303,8 @@ class _Reading:
                 self.found.leaving.add(index)
         elif self.waiting or not (self.row.rest and is_path and is_certain and {"word"}.issuperset(missing)):
             self._fail(index, f"`{word}` could become something else than it seems")
+            self.operands += [] if self.waiting else [index]
+            self.waiting = self.waiting[1:]
         else:
             # It may become several operands, so that the next ones have other places than it seems.
             self.operands += [index] * (len(self.row.operands) + 1 if marks == "glob" else 1)
