@@ -93,6 +93,10 @@ def test_a_star_in_a_rule_does_not_cover_a_link_that_leads_elsewhere(work: Path)
     assert judge("cat secret.txt", work, allow="bash(cat *)").verdict == "ask"
     assert judge("grep -fsecret.txt x", work, allow="bash(grep *)").verdict == "ask"
     assert judge("cat secret.txt", work, allow="bash(cat secret.txt)").verdict == "allow"
+    for command in ("touch {}", "black {}", "pytest -x {}", "git add {}", "mkdir -p {}/new"):
+        rule = f"bash({command.partition(' ')[0]} *)"
+        assert judge(command.format("src"), work, allow=rule).verdict == "allow"
+        assert judge(command.format("out"), work, allow=rule).verdict == "ask"
 
 
 def test_a_star_in_a_rule_does_not_cover_a_folder_in_place_of_a_remote(work: Path) -> None:

@@ -20,7 +20,7 @@ from dragoman.policy.shell.programs import (
     reaches_further,
 )
 from dragoman.policy.shell.readers import READERS
-from dragoman.policy.shell.rows import READ_KINDS
+from dragoman.policy.shell.rows import NAMED_KINDS
 
 # --------------------------------------------------------------------------------------------------------------------
 # The folders in which the commands of a line may run, and the files that they read there.
@@ -31,12 +31,12 @@ _UNKNOWN = "/"
 
 
 class Reading(Struct, frozen=True):
-    """A file or a folder that a command reads."""
+    """A file or a folder that a command reads, or names in order to change it."""
 
     path: str
     """As written; empty for the current folder itself."""
     kind: str
-    """`read` or `source`: this one. `search`: also everything below. `tree`: also what links below lead to."""
+    """`read`, `source` or `file`: this one. `search`: also everything below. `tree`: also what links below lead to."""
     folders: tuple[str, ...] = ("",)
     """Every folder that may be current then, relative to the start folder or absolute."""
     is_pattern: bool = False
@@ -472,11 +472,12 @@ def _judge(command: SimpleCommand, folders: tuple[str, ...], found: _Findings) -
         # Whatever its words are, it only changes the folder for what follows.
         return ""
     known = find_known(command.words, command.marks)
+    if known is not None:
+        _note(known, command, folders, found)
     if known is None or known.row.acts:
         named = " ".join(command.words[: 2 if command.words[0] in MANY_COMMANDS else 1])
         return f"`{named}` is not known to only read"
     arguments = known.arguments
-    _note(known, command, folders, found)
     if arguments.unknown:
         return f"`{command.words[0]}` is not known to only read: {next(iter(arguments.unknown.values()))}"
     if arguments.named:
@@ -490,7 +491,7 @@ def _note(known: Known, command: SimpleCommand, folders: tuple[str, ...], found:
         folders = _enter(folders, folder)
     found.leaves = found.leaves or known.row.leaves or bool(arguments.leaving)
     for part in arguments.parts:
-        if part.kind in READ_KINDS and part.text not in ("-", "/dev/null"):
+        if part.kind in NAMED_KINDS and part.text not in ("-", "/dev/null"):
             is_pattern = "glob" in command.marks[part.index]
             found.reads.append(Reading(part.text, part.kind, folders, is_pattern))
     # A rule about files should also find those that are named in a way that is not known.

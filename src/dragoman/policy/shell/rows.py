@@ -17,7 +17,8 @@ from dragoman.policy.shell.languages import is_harmless_awk, is_harmless_jq, is_
 # goes first. `file` is a file that the program may change. The other kinds name no file.
 
 READ_KINDS = frozenset({"read", "source", "search", "tree"})
-FILE_KINDS = READ_KINDS | {"folder", "file"}
+NAMED_KINDS = READ_KINDS | {"file"}
+FILE_KINDS = NAMED_KINDS | {"folder"}
 
 
 def _pattern(text: str) -> Callable[[str], bool]:
