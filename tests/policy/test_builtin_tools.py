@@ -117,7 +117,7 @@ def test_what_always_keeps(workspace: Path) -> None:
     for tool, arguments, expected in (
         (builtin.Edit, {"path": "src/a.py", "old": "x", "new": "y"}, "write(src/a.py)"),
         (builtin.WebFetch, {"url": "https://Example.org/x"}, "fetch(domain:example.org)"),
-        (builtin.Bash, {"command": "git push"}, "bash(git push*)"),
+        (builtin.Bash, {"command": "git push"}, "bash(git push)"),
     ):
         assert tool.inspect is not None
         context = DecisionContext(tool, tuple(tool.inspect(arguments, around)))

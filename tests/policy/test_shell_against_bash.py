@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shlex
+import shutil
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 from tests.policy.bash import WRAPPING, expected_calls, run_lines
 from tests.policy.pieces import READING, TRAPS, make_hidden_lines, make_lines, make_reading_lines
 
+from dragoman.builtin.commands.operands import find_reads
 from dragoman.policy.shell import CommandLine, allows, mentions, read_command, read_only
 
 pytestmark = pytest.mark.needs("bash")
@@ -28,6 +32,13 @@ def _is_tame(line: CommandLine) -> bool:
         and all(redirection.joins or redirection.discards for redirection in command.redirections)
         for command in line.commands
     )
+
+
+def _only_reads(line: str, folder: Path) -> bool:
+    """Whether a line only reads, and no name of a file in the folder becomes an option of it, or something unknown."""
+    found = read_only(line)
+    options = [each for each in find_reads(found.reads, str(folder)) if each.access == "run"]
+    return found.verdict and not found.leaves and not options
 
 
 def test_an_allowed_line_runs_what_the_rule_says_and_nothing_else(tmp_path: Path) -> None:
@@ -76,13 +87,13 @@ def test_any_mixture_of_special_characters_is_read_as_bash_reads_it_or_not_under
 
 
 def test_a_line_that_only_reads_still_does_after_bash_has_expanded_it(tmp_path: Path) -> None:
-    lines = [line for line in make_reading_lines(20_000, seed=18) if read_only(line).verdict]
-    assert len(lines) > 3_000
-    assert sum(not read_command(line).understood for line in lines) > 1_000
     place = tmp_path / "place"
     place.mkdir()
     for name in TRAPS:
         (place / name).touch()
+    lines = [line for line in make_reading_lines(20_000, seed=18) if _only_reads(line, place)]
+    assert len(lines) > 2_000
+    assert sum(not read_command(line).understood for line in lines) > 500
     programs = sorted({line.split()[0] for line in READING})
     for line, calls in zip(lines, run_lines(lines, programs, tmp_path), strict=True):
         for call in calls:
@@ -104,3 +115,45 @@ def test_a_forbidden_program_is_found_however_it_is_hidden(tmp_path: Path) -> No
             assert mentions(pattern, line), (pattern, line)
         assert not allows("git status*", line), line
         assert not read_only(line).verdict, line
+
+
+_SHOW_FOLDER = r"""
+exec 9>"$1" 8<"$2"; cd "$3"
+cat() { builtin printf '%s\0' "$PWD" "$1" >&9; }
+while IFS= builtin read -r -d '' line <&8; do
+  ( builtin eval -- "$line" ) </dev/null >/dev/null 2>&1
+  builtin printf '%s\0' end end >&9
+done
+"""
+
+
+def test_the_folders_in_which_a_file_may_be_read_are_known(tmp_path: Path) -> None:
+    """Lines of `cd`, successes and failures in any order: what bash reads, and where, is among what was said."""
+    top = tmp_path / "top"
+    (top / "a" / "b").mkdir(parents=True)
+    (top / "c").mkdir()
+    lots = random.Random(20)
+    steps = ("cd a", "cd b", "cd c", "cd ..", "cd nowhere", "true", "false", "cat x", "cat ../y", "cd a/b", "cd ./c/..")
+    joints = (" && ", " || ", "; ", " | ", "\n")
+    lines = []
+    for _ in range(3_000):
+        parts = lots.choices(steps, k=lots.randint(2, 6))
+        lines.append("".join(part + lots.choice(joints) for part in parts) + "cat z")
+    (tmp_path / "lines").write_bytes(b"".join(line.encode() + b"\0" for line in lines))
+    command = ["bash", "--norc", "--noprofile", "-c", _SHOW_FOLDER, "bash", "traces", "lines", str(top)]
+    subprocess.run(
+        command, cwd=tmp_path, env={"PATH": "/nowhere"}, check=True, timeout=120, executable=shutil.which("bash")
+    )
+    shown = iter((tmp_path / "traces").read_text(encoding="utf-8").split("\0"))
+    count = 0
+    for line in lines:
+        expected = {
+            (os.path.normpath(top / folder), reading.path)
+            for reading in read_only(line).reads
+            for folder in reading.folders
+        }
+        while (folder := next(shown)) and folder != "end":
+            count += 1
+            assert (folder, next(shown)) in expected, line
+        assert next(shown) == "end"
+    assert count > 2_000

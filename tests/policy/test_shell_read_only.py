@@ -25,17 +25,25 @@ READS = [
     "git rev-parse HEAD", "git worktree list", "git ls-files", "gh pr view 252", "gh issue list", "gh run view 1",
     "cd /p && gh pr view 252", "cd src && ls", "python --version", "node --version", "LC_ALL=C sort a", "jq .a b.json",
     "ls # a comment", "ls\npwd\n", "cat a; cat b", "du -sh .", "id", "uname -a", "cut -d: -f1 a", "tr a b < c",
-    "base64 a", "sha256sum a", "ls >/dev/null 2>&1",
+    "base64 a", "sha256sum a", "ls >/dev/null 2>&1", "sed", "awk '{print}' a", "awk '{print $1, $NF}' a",
+    "awk -F: '{print $1}' a", "awk '$3 > 100' a", "awk '{if ($3 >= 5) print $1}' a", "awk 'NR==5' a",
+    "awk 'NR<=5 {print FILENAME}' a",
+    "awk '/foo|>bar/ {n++} END {print n}' a",
+    "ls | awk '{s+=$5} END {print s/1024}'", "awk -F'\t' '$3 ~ /x/' a", "awk 'length($0) < 80' a", "ps -e", "ps -p 1",
+    "jq '.import_a' b", "git log -5 --format='%h %an' -- src", "git log -n5 -p", "git log -Sfoo --stat=80",
+    "tail +5 a", "ls -lahtr --color=auto", "grep -rnIE --include='*.py' -A3 x .", "rg -tpy -A3 -uu x src",
+    "find . -maxdepth 2 -not -path '*/.git/*' -size +10k -printf '%p\\n'", "find . \\( -name a -o -name b \\) -print0",
+    "git branch -vv", "git branch -a --contains HEAD", "git diff --cached --stat", "git rev-parse --abbrev-ref HEAD",
 ]  # fmt: skip
 
 DOES_MORE = [
     "", "rm -rf foo", "echo hi >> out.txt", "echo hi > out", "git commit -m wip", "sed -i s/a/b/ f", "sed -n -i p f",
     "sed 's/a/b/w x' f", "sed 's/a/b/e' f", "sed '1e rm x' f", "sed 'w x' f", "sed -f x f", "sed --in-place s/a/b/ f",
-    "sed -ni p f", "sed", "sed p *", "cd /tmp && rm -rf foo", "cat $(rm -rf x)", "cat `rm x`", 'cat "$(rm x)"',
+    "sed -ni p f", "sed p *", "cd /tmp && rm -rf foo", "cat $(rm -rf x)", "cat `rm x`", 'cat "$(rm x)"',
     "cat <(rm x)", "sort -o out.txt in.txt", "sort -oout in", "sort --output=x y", "sort --outp x y", "sort -uo x y",
     "sort --compress-program=evil x", "sort $X", "sort *", "sort {-o,x} y", "some_unknown_binary --flag",
     "find . -exec rm {} +", "find . -execdir rm {} +", "find . -ok rm {} +", "find . -delete", "find . -fprint x",
-    "find . -fls x", "find . -fprintf x y", "find *", "find $X", "awk '{print}' a", "xargs ls", "ls | xargs rm", "env",
+    "find . -fls x", "find . -fprintf x y", "find *", "find $X", "xargs ls", "ls | xargs rm", "env",
     "env ls", "tar tf x", "curl x", "wget x", "less a", "more a", "man ls", "tee x", "ls | tee x", "yes", "vi a",
     "python x.py", "python -c 1", "node x.js", "bash x", "sh -c ls", "eval ls", "exec ls", "source x", ". x",
     "sudo ls", "time ls", "nohup ls", "date -s x", "date --set=x", "date 11150000", "hostname x", "hostname -F x",
@@ -59,6 +67,33 @@ DOES_MORE = [
     "(ls)", "{ ls; }", "if ls; then ls; fi", "! ls", "ls\rrm x", "ls\0rm", "ls\u00a0x", "ls 'x", "ls \\\n rm", "l* x",
     "$X", "~/ls", "./ls", "/bin/ls", "command ls", "command -v 'a b'", "ls !x", "python --version x", "bash -V",
     "ls $((x))", "ls ${x:=y}", "ls $'x'",
+    # options that are not known, in every spelling
+    "ls --unknown", "git grep -nO'cmd' x", "git grep -nOcmd x", "git grep --open x", "git log --outp=x", "ls --al",
+    "sort --files0-from=x", "wc --files0-from=x", "du --files0-from=x", "date --file=x", "date -f x", "date -fx",
+    "git diff --no-index a /etc/passwd", "gh pr view 1 --rep a/b", "gh pr view 1 --hostname evil.example",
+    "gh pr list --state", "gh pr list --label -R", "jq -f x y", "jq 'import \"x\" as $a; $a'",
+    "jq 'include \"x\"; .'", "md5sum -c x",
+    "sha256sum --check x", "file -f x", "file -m x y", "strings @x", "ps e", "ps eww", "ps aux", "ps auxe",
+    "ps -o args", "ps -eo pid,command", "ps -E", "git log --show-signature", "git log --format=%G?",
+    "git for-each-ref '--format=%(signature)'", "git cat-file -p --textconv x", "git show --remerge-diff",
+    "git config --get http.extraheader", "git config --file /x --list", "git config -f x -l", "git var -l",
+    "find -L . -name x", "find . -files0-from x", "rg -L x", "tree -l", "fd -l x", "ls -L", "uniq -c a b", "xxd a b",
+    "tail --pid=1 --unknown a", "printf '%n' x", "printf -v x y", "test -R x", "[ -v x ]", "rg --search-zip x",
+    "rg -f=/etc/passwd x", "sort -T /x a", "column --unknown a", "iconv --output=x a", "hexdump -f x y",
+    "git branch x --sort=a", "git branch -v x", "git tag x --sort=a", "git stash show --unknown",
+    "git describe --dirty", "git log -O/etc/passwd", "env", "printenv", "cat -x a", "head --lin=5 a",
+    # programs of awk that write, run or read something else
+    "awk -f x y", "awk 'BEGIN{system(\"x\")}'", "awk '{print > \"x\"}' a", "awk '{print | \"x\"}' a",
+    "awk '{\"x\" | getline}' a", "awk 'BEGIN{getline < \"/etc/passwd\"; print}'", "awk 'BEGIN{ARGV[1]=\"x\"}' a",
+    "awk 'BEGIN{print ENVIRON[\"x\"]}'", "awk '{print a++ /x > \"f\"/ 1}' a", "awk 'x == /\"/ {print > \"f\"; /\"/}' a",
+    "awk '@load \"x\"; {print}' a", "awk -i inplace '{print}' a", "awk 'function f(x) {system(x)}' a",
+    "awk '{print length /x/ > \"f\"}' a", "awk -v x=1 -f y z", "gawk -o '{print}' a",
+    "awk '{printf \"%s\", $1 > \"x\"}' a",
+    "awk '{close(\"x\")}' a", "awk 'if (x) /\"/; print > \"f\" /\"/' a", "awk 'BEGIN{printf \"a\" |& \"b\"}'",
+    "awk '{print(1) > \"x\"}' a", "awk '{print (1)(2) >= \"x\"}' a", "awk '}{print > \"x\"' a",
+    "awk '{print \"}\" > \"x\"}' a",
+    "awk '{print /}/ > \"x\"}' a", "awk 'BEGIN{if (1) print > \"x\"}'", "awk '{print \"(\" > \"x\"}' a",
+    "awk '{print ) > \"x\"}' a",
 ]  # fmt: skip
 
 PLACES = {
@@ -73,10 +108,15 @@ PLACES = {
     "cat < /etc/passwd": (("/etc/passwd",), True),
     "head -n 5 a": (("a",), False),
     "grep -n /x a": (("a",), False),
-    "grep -e /x a": (("a", "/x"), True),
+    "grep -e /x a": (("a",), False),
     "grep -f /etc/passwd a": (("/etc/passwd", "a"), True),
-    "grep -f/etc/passwd a": (("a", "/etc/passwd"), True),
-    "wc --files0-from=/etc/x": (("/etc/x",), True),
+    "grep -f/etc/passwd a": (("/etc/passwd", "a"), True),
+    "grep -nf/etc/passwd a": (("/etc/passwd", "a"), True),
+    "grep --file=/etc/passwd a": (("/etc/passwd", "a"), True),
+    "date -r /etc/passwd": (("/etc/passwd",), True),
+    "git blame --contents=/etc/passwd a": (("/etc/passwd", "a"), True),
+    "jq --rawfile a /etc/passwd -n '$a'": (("/etc/passwd",), True),
+    "diff --from-file=/etc/passwd a": (("/etc/passwd", "a"), True),
     "echo /etc": ((), False),
     "echo /etc/*": (("/etc/*",), True),
     "cd src && cat ../a": (("../a",), False),
@@ -99,13 +139,9 @@ PLACES = {
     "gh pr view -R evil.example/a/b": ((), True),
     "gh pr view 1 --repo=a/b": ((), True),
     "gh pr view 1 -Ra/b": ((), True),
-    "gh pr view 1 --rep a/b": ((), True),
-    "gh pr view 1 --hostname evil.example": ((), True),
     "gh pr view https://github.com/a/b/pull/1": ((), True),
     "gh pr view some-branch": ((), True),
     "gh pr list --search repo:a/b": ((), True),
-    "gh pr list --state": ((), True),
-    "gh pr list --label -R": ((), True),
     "gh pr list --author a/b": ((), True),
     "gh repo view a/b": ((), True),
     "gh repo list": ((), True),
@@ -116,11 +152,42 @@ PLACES = {
     "gh run view ١": ((), True),
     "git -C .. status": ((), True),
     "git -C sub status": ((), False),
-    "git diff --no-index a /etc/passwd": (("/etc/passwd",), True),
-    "git log origin/main": ((), False),
+    "git diff a /etc/passwd": (("a", "/etc/passwd"), True),
+    "git log origin/main": (("origin/main",), False),
+    "git config --get user.name": (("user.name",), False),
+    "git config --list": ((), True),
+    "git config --global --get user.name": (("user.name",), True),
+    "cd out; grep -d recurse x": ((), False),
+    "cd /p; grep -d recurse x": ((), True),
+    "cat a </dev/null": (("a",), False),
+    "grep x a /dev/null": (("a",), False),
+    "ps -f": ((), True),
+    "ps -e -o pid,comm": ((), False),
     "sed -n 1p ../x": (("../x",), True),
     "find / -name x": (("/",), True),
     "ls -": ((), False),
+    # Every folder that may be current counts: a `cd` may fail, or not be run at all.
+    "cd a && cat ../x": (("../x",), False),
+    "cd a && ls && cat ../x": (("../x",), False),
+    "cd a; cat ../x": (("../x",), True),
+    "cd a\ncat ../x": (("../x",), True),
+    "cd a || cat ../x": (("../x",), True),
+    "false && cd a; cat ../x": (("../x",), True),
+    "true || cd a; cat ../x": (("../x",), True),
+    "true || cd a && cat ../x": (("../x",), True),
+    "cd a && false || cat ../x": (("../x",), True),
+    "cd a && cd b || cat ../../x": (("../../x",), True),
+    "cd a | cat ../x": (("../x",), True),
+    "cd a | true; cat ../x": (("../x",), True),
+    "true | cd a && cat ../x": (("../x",), True),
+    "cd a && cat x | head -1 ../y": (("x", "../y"), False),
+    "cd a/b && cd .. && cat ../x": (("../x",), False),
+    "cd /a; cat x": (("x",), True),
+    "cd .. ; cd a; cat x": (("x",), True),
+    "cd a && git -C .. log": ((), False),
+    "cd a; git -C .. log": ((), True),
+    "git -C a -C ../.. log": ((), True),
+    "cd a; cat < ../x": (("../x",), True),
 }
 
 
@@ -141,6 +208,24 @@ def test_where_a_line_reads(text: str) -> None:
     answer = read_only(text)
     assert answer.verdict
     assert (answer.paths, answer.leaves) == PLACES[text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "jq $X .env",
+        "cat --zz .env",
+        "grep --zz=.env x",
+        "sort -o .env a",
+        "sed p .env *",
+        "make; cat .env",
+        "uniq $X .env",
+    ],
+)
+def test_files_are_found_in_lines_that_do_more_than_read(text: str) -> None:
+    """A rule about files applies to them as well."""
+    assert not read_only(text).verdict
+    assert ".env" in read_only(text).paths
 
 
 @pytest.mark.parametrize("writing", [text for text in DOES_MORE if text.strip()], ids=repr)
@@ -171,7 +256,7 @@ def test_no_option_of_a_program_that_reads_writes_a_file(program: str, tmp_path:
     (tmp_path / "in").write_text("b\na\n")
     tried = 0
     for letter in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ":
-        for words in ([f"-{letter}", "out", "in"], ["in", f"-{letter}", "out"]):
+        for words in ([f"-{letter}", "out", "in"], ["in", f"-{letter}", "out"], [f"-{letter}", "1", "in"]):
             if not read_only(" ".join((program, *words))).verdict:
                 continue
             tried += 1

@@ -24,7 +24,8 @@ from dragoman.policy import DecisionContext, Rules, read_rule, suggest_rule, wri
 from dragoman.types import Operand, Provenance, Tool
 
 SUGGESTED: list[tuple[str, Tool, tuple[Operand, ...], str | None]] = [
-    ("a command with subcommands", BASH, (line("git push origin main"),), "bash(git push*)"),
+    ("a command with subcommands", BASH, (line("git commit -m x"),), "bash(git commit*)"),
+    ("a command that reaches others", BASH, (line("git push origin main"),), "bash(git push origin main)"),
     ("a command as it is", BASH, (line("rm -rf build"),), "bash(rm -rf build)"),
     ("a command and its script", BASH, (line("rm -rf build"), path("build")), "bash(rm -rf build)"),
     ("one that nobody understands", BASH, (line("eval $(x)"),), None),

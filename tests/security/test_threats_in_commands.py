@@ -91,6 +91,59 @@ def test_threat_14_an_allowed_command_brings_no_other_one_along(tmp_path: Path) 
     assert not (tmp_path / "PWNED").exists() and scene.ran == []
 
 
+STARS = {
+    "bash(make test*)": ["make test 'X:=$(shell touch PWNED)'", "make test -f evil.mk", "make test SHELL=./evil.sh"],
+    "bash(npm run *)": ["npm run x --prefix evil", "npm run --script-shell=./evil.sh x"],
+    "bash(pytest *)": ["pytest -p evil", "pytest --basetemp=src", "pytest -c evil.ini"],
+    "bash(git *)": ["git push ./evil main", "git log --output=PWNED", "git grep -nO'touch PWNED' x", "git -C .. log"],
+    "bash(find *)": ["find . -delete", "find . -exec touch PWNED {} +", "find . -fprint PWNED"],
+    "bash(sed *)": ["sed '1e touch PWNED' evil.sh", "sed 'w PWNED' evil.sh", "sed -i s/a/b/ evil.sh"],
+    "bash(sort *)": ["sort -o PWNED evil.sh", "sort --compress-prog=./evil.sh evil.sh"],
+    "bash(uniq *)": ["uniq evil.sh PWNED"],
+    "bash(xxd *)": ["xxd evil.sh PWNED"],
+    "bash(tar *)": ["tar cf PWNED evil.sh", "tar cfI PWNED ./evil.sh ."],
+    "bash(printf *)": ["printf -v 'c[$(touch PWNED)]' x"],
+    "bash(cat *)": ["cat /etc/passwd", "cat ../secret", "cat link"],
+    "bash(mytool *)": ["mytool --output=PWNED", "mytool A=b", "mytool @evil.sh"],
+}
+
+
+@pytest.mark.parametrize("rule", STARS)
+def test_threat_14_a_star_covers_harmless_words_only(rule: str, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "evil.sh").write_text("touch PWNED\n", encoding="utf-8")
+    (tmp_path / "secret").write_text("hush\n", encoding="utf-8")
+    (work / "link").symlink_to(tmp_path / "secret")
+    attempts = calls(*(call("bash", command=command) for command in STARS[rule]))
+    scene = play([attempts, "done"], builtin.Bash, workspace=str(work), allow=[rule])
+    assert set(scene.verdicts) == {"ask"}
+    assert not (work / "PWNED").exists() and scene.ran == []
+
+
+READING_ELSEWHERE = (
+    "cat link", "cat l*", "cd nowhere; cat ../secret", "false && cd sub; cat ../secret", "cd sub | cat ../secret",
+    "cd sub || cat ../secret", "date --file=link", "date -r link", "git blame --contents=../secret x", "ps e", "ps eww",
+    "jq -n 'import \"../secret\" as $x; $x'", "jq -n --rawfile x ../secret '$x'", "grep -f../secret x", "ps auxe",
+    "cat /proc/self/environ", "sort --files0-from=link", "wc --files0-from=../secret", "diff --from-file=../secret x",
+    "awk 'BEGIN{while((getline x < \"../secret\")) print x}'", "cd up && cat secret", "sed -n p up/secret",
+    "git diff x ../secret", "grep -R hush .", "diff sub up", "git config --list", "strings @link", "tree -l",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["default", "plan", "locked", "edits"])
+def test_threat_14_nothing_outside_the_workspace_is_read_without_a_question(mode: Any, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "sub").mkdir(parents=True)
+    (tmp_path / "secret").write_text("hush\n", encoding="utf-8")
+    (work / "link").symlink_to(tmp_path / "secret")
+    (work / "up").symlink_to("..")
+    attempts = calls(*(call("bash", command=command) for command in READING_ELSEWHERE))
+    scene = play([attempts, "done"], builtin.Bash, workspace=str(work), mode=mode)
+    allowed = [line for line, verdict in zip(READING_ELSEWHERE, scene.verdicts, strict=True) if verdict == "allow"]
+    assert allowed == [] and scene.ran == []
+
+
 def test_threat_14_what_the_rules_do_mean_still_runs(tmp_path: Path) -> None:
     commands = ["git status --short", "echo hello world", "echo 'a; b' && echo c"]
     scene = play([calls(*(call("bash", command=each) for each in commands)), "done"], builtin.Bash,

@@ -282,9 +282,9 @@ def ask_shell(question: Callable[[Any], _Answer], otherwise: _Answer) -> _Answer
         return otherwise
 
 
-def allows(patterns: Sequence[str], command: str) -> bool:
+def allows(patterns: Sequence[str], command: str, outside: Sequence[str] = ()) -> bool:
     """Whether the patterns of allow rules cover a command line entirely."""
-    return ask_shell(lambda shell: bool(shell.allows_any(patterns, command)), otherwise=False)
+    return ask_shell(lambda shell: bool(shell.allows_any(patterns, command, outside)), otherwise=False)
 
 
 def mentions(pattern: str, command: str) -> bool:
@@ -344,27 +344,29 @@ def find_allowing(rules: Sequence[Rule], context: DecisionContext) -> tuple[Rule
     if not operands or context.uninspected:
         return ()
     used: dict[Rule, None] = {}
+    # Links lead a command there, which its line does not show.
+    outside = [each.value for each in context.operands if each.access == "read" and not each.inside]
     for operand in operands:
-        found = _find_for(speaking, operand)
+        found = _find_for(speaking, operand, outside)
         if not found:
             return ()
         used.update(dict.fromkeys(found))
     return tuple(used)
 
 
-def _find_for(rules: Sequence[Rule], operand: Operand) -> Sequence[Rule]:
+def _find_for(rules: Sequence[Rule], operand: Operand, outside: Sequence[str]) -> Sequence[Rule]:
     """Return the rule that allows an operand; for a line of several commands, the rules that together allow it."""
     for rule in rules:
-        if _allows(rule.pattern or "", operand):
+        if _allows(rule.pattern or "", operand, outside):
             return [rule]
     if operand.kind != "command" or not operand.inside:
         return ()
-    return rules if allows([rule.pattern or "" for rule in rules], operand.value) else ()
+    return rules if allows([rule.pattern or "" for rule in rules], operand.value, outside) else ()
 
 
-def _allows(pattern: str, operand: Operand) -> bool:
+def _allows(pattern: str, operand: Operand, outside: Sequence[str]) -> bool:
     if operand.kind == "command":
-        return allows([pattern], operand.value)
+        return allows([pattern], operand.value, outside)
     if not operand.inside:
         return False
     if operand.kind == "url":

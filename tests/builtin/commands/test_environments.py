@@ -10,11 +10,15 @@ from dragoman.errors import ConfigError
 
 FOR_GIT = {
     "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_COUNT": "4",
     "GIT_CONFIG_KEY_0": "core.fsmonitor",
     "GIT_CONFIG_VALUE_0": "false",
     "GIT_CONFIG_KEY_1": "safe.bareRepository",
     "GIT_CONFIG_VALUE_1": "explicit",
+    "GIT_CONFIG_KEY_2": "diff.autoRefreshIndex",
+    "GIT_CONFIG_VALUE_2": "false",
+    "GIT_CONFIG_KEY_3": "log.showSignature",
+    "GIT_CONFIG_VALUE_3": "false",
 }
 
 
@@ -67,7 +71,7 @@ def test_no_folder_is_searched_that_depends_on_where_the_command_is(path: str, k
 def test_what_git_is_told_comes_after_what_the_caller_tells_it(count: str, at: int) -> None:
     given = {"GIT_CONFIG_COUNT": count, "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Ada"}
     told = clean_environment({}, given)
-    assert told["GIT_CONFIG_COUNT"] == str(at + 2)
+    assert told["GIT_CONFIG_COUNT"] == str(at + 4)
     assert told[f"GIT_CONFIG_KEY_{at}"] == "core.fsmonitor"
     assert (told["GIT_CONFIG_KEY_0"] == "user.name") is (at == 1)
 

@@ -47,8 +47,8 @@ def files_of(command: str, workspace: Path) -> list[str]:
     assert Bash.inspect is not None
     operands = tuple(Bash.inspect({"command": command}, ToolContext(workspace=str(workspace))))
     assert operands[0] == Operand(kind="command", value=command, access="run")
-    assert all((each.kind, each.access) == ("path", "run") for each in operands[1:])
-    return [each.value for each in operands[1:]]
+    assert all(each.kind == "path" and each.access in ("run", "read") for each in operands[1:])
+    return [each.value for each in operands[1:] if each.access == "run"]
 
 
 # ---- attacks ---------------------------------------------------------------------------------------------------------

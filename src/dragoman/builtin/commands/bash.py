@@ -37,7 +37,13 @@ _NEVER = re.compile(
     r"|LD_.*|DYLD_.*|GCONV_PATH|PYTHONSTARTUP|PERL5OPT|RUBYOPT|NODE_OPTIONS)",
     re.IGNORECASE | re.DOTALL,
 )
-_FOR_GIT = (("core.fsmonitor", "false"), ("safe.bareRepository", "explicit"))
+_FOR_GIT = (
+    ("core.fsmonitor", "false"),
+    ("safe.bareRepository", "explicit"),
+    # What only reads shall neither write the index nor start the program that checks signatures.
+    ("diff.autoRefreshIndex", "false"),
+    ("log.showSignature", "false"),
+)
 """Settings that count more than those of a repository: nothing is run to find changes, and a folder with the files of
 a repository in it is none unless it is called `.git` or named with `--git-dir`."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import hashlib
 import os
 import re
@@ -19,7 +20,7 @@ from dragoman.sandbox.protection import closing
 from dragoman.types import Operand
 
 if TYPE_CHECKING:
-    from dragoman.policy.shell import ProgramStart
+    from dragoman.policy.shell import ProgramStart, Reading
 
 # --------------------------------------------------------------------------------------------------------------------
 # The settings of a repository, read far enough to say whether git would run something that they name.
@@ -42,7 +43,7 @@ def _keys(text: str) -> frozenset[str]:
 
 _ALL = frozenset({"*"})
 _SECTIONS_WITHOUT_PROGRAMS = (
-    "advice am apply author blame branch checkout clean clone color column commit committer feature fetch format grep "
+    "advice am apply author blame branch checkout clean clone color column commit committer feature fetch grep "
     "gui http i18n index init log maintenance notes pack pull push rebase receive rerere sendemail stash status tag "
     "transfer url user versionsort "
     # Of programs beside git, which git itself does not look at.
@@ -54,7 +55,7 @@ _HARMLESS: dict[str, frozenset[str]] = {
         "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol "
         "safecrlf quotepath abbrev compression loosecompression bigfilethreshold sparsecheckout sparsecheckoutcone "
         "untrackedcache preloadindex commitgraph multipackindex splitindex trustctime checkstat fscache longpaths "
-        "protecthfs protectntfs hidedotfiles excludesfile attributesfile commentchar commentstring whitespace fsync "
+        "protecthfs protectntfs hidedotfiles commentchar commentstring whitespace fsync "
         "fsyncmethod fsyncobjectfiles createobject notesref warnambiguousrefs usereplacerefs sharedrepository"
     ),
     "credential": _keys("username usehttppath"),
@@ -64,6 +65,9 @@ _HARMLESS: dict[str, frozenset[str]] = {
         "dirstat autorefreshindex relative wordregex tool guitool xfuncname funcname binary cachetextconv"
     ),
     "extensions": _keys("worktreeconfig objectformat compatobjectformat refstorage relativeworktrees preciousobjects"),
+    "format": _keys(
+        "attach headers inforefs numbered outputdirectory signature subjectprefix suffix thread to cc from"
+    ),
     "gc": _keys("auto autodetach autopacklimit pruneexpire reflogexpire reflogexpireunreachable packrefs cruftpacks"),
     "gpg": _keys("format allowedsignersfile"),
     "merge": _keys("conflictstyle ff renames renamelimit stat log verbosity directoryrenames autostash tool guitool"),
@@ -73,6 +77,7 @@ _HARMLESS: dict[str, frozenset[str]] = {
         "alternateerrorstrategy"
     ),
 }
+_NAMING_FILES = _keys("excludesfile attributesfile ignorerevsfile orderfile")
 _SWITCHES = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
 
 
@@ -90,12 +95,19 @@ class Settings(Struct):
 
     def take(self, section: str, key: str, written: str | None) -> bool:
         """Take one setting; False where it names a program, or may."""
+        if key in _NAMING_FILES:
+            # Messages of git may show what is in such a file.
+            value = _plain(written)
+            return value is not None and value[:1] not in ("", "/", "~", "%") and ".." not in value
         known = _HARMLESS.get(section, frozenset())
         if known is _ALL or key in known:
             return True
         value = _plain(written)
         if value is None:
             return False
+        if (section, key) == ("format", "pretty"):
+            # With `%G`, git starts the program that checks signatures.
+            return "%G" not in value
         if (section, key) == ("core", "fsmonitor"):
             return value.lower() in _SWITCHES
         if (section, key) == ("submodule", "update"):
@@ -311,6 +323,25 @@ def find_settings(visits: Iterable[ProgramStart], top: str, environment: Mapping
     return list(search.found)
 
 
+_WITH_REMOTE = ("push", "pull", "fetch")
+
+
+def find_local_remotes(visits: Iterable[ProgramStart], top: str) -> list[Operand]:
+    """The folders that git would take for a remote: it runs the hooks of such a repository."""
+    found: dict[Operand, None] = {}
+    for visit in visits:
+        place = next((index for index, word in enumerate(visit.words) if word in _WITH_REMOTE), 0)
+        if visit.words[0].rsplit("/", 1)[-1] != "git" or not place:
+            continue
+        changes, _ = _read_options(visit.words)
+        for word in visit.words[place + 1 :]:
+            for folder in visit.folders if word and not word.startswith("-") and "\0" not in word else ():
+                for real in _follow(top, (folder, *changes, word)):
+                    if os.path.isdir(real):
+                        found[Operand("path", word, "read", real, inside=False)] = None
+    return list(found)
+
+
 def _hooks_of_user(environment: Mapping[str, str]) -> list[str]:
     """The folder for hooks in the user's own settings: it may be one in each repository."""
     home = environment.get("HOME", "")
@@ -471,6 +502,100 @@ def _is_repository(repository: str, common: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# The files that a command line reads, where links lead them. The policy sees only the spelling of paths.
+
+_MOST_PATHS = 5_000
+_MOST_LINKS = 50
+_MOST_ENTRIES = 20_000
+_OF_THE_SYSTEM = ("/proc", "/sys", "/dev")
+_WITH_BRACKET = re.compile(r"\[[^/]*")
+
+
+class TooMany(Exception):
+    """There are more files than are looked at."""
+
+
+def find_reads(reads: Iterable[Reading], top: str) -> list[Operand]:
+    """The files behind links, inside and outside the workspace, and names of files that would become options."""
+    found: dict[Operand, None] = {}
+    budget = [_MOST_PATHS, _MOST_ENTRIES]
+    for reading in reads:
+        try:
+            if not reading.leaves:
+                found.update(dict.fromkeys(_find_behind_links(reading, top, budget)))
+            if len(found) > _MOST_LINKS:
+                return [Operand("path", reading.path or ".", "read", inside=False)]
+        except TooMany:
+            found[Operand("path", reading.path or ".", "read", inside=False)] = None
+    return list(found)
+
+
+def _spend(budget: list[int], place: int) -> None:
+    budget[place] -= 1
+    if budget[place] < 0:
+        raise TooMany
+
+
+def _find_behind_links(reading: Reading, top: str, budget: list[int]) -> Iterator[Operand]:
+    named = reading.path or reading.folders[0]
+    for folder in reading.folders:
+        start = os.path.join(top, folder).rstrip("/")
+        paths = _expand(start, reading.path, budget) if reading.is_pattern else [f"{start}/{reading.path}"]
+        for path in paths:
+            _spend(budget, 0)
+            name = path[len(start) :].lstrip("/")
+            if reading.is_pattern and name.startswith("-"):
+                yield Operand("path", name, "run", path)
+            # Bash and programs differ in what `..` after a link means.
+            for real in {os.path.realpath(path), os.path.realpath(os.path.normpath(path))}:
+                is_inside = _is_inside(real, top) and not (reading.kind == "tree" and _leads_out(real, top, budget))
+                if not is_inside or real != os.path.normpath(path):
+                    yield Operand("path", named, "read", real, is_inside)
+
+
+def _expand(start: str, pattern: str, budget: list[int]) -> list[str]:
+    """The names that bash may put in place of a pattern, and some more."""
+    paths = [start]
+    # Brackets have other rules in bash, so that they stand for anything here.
+    for step in _WITH_BRACKET.sub("*", pattern).replace("\\", "?").split("/"):
+        if "*" in step or "?" in step:
+            matches = re.compile(fnmatch.translate(step)).match
+            paths = [f"{path}/{name}" for path in paths for name in _names_in(path, budget) if matches(name)]
+            paths = [path for path in paths if step[0] == "." or not path.rpartition("/")[2].startswith(".")]
+        else:
+            paths = [f"{path}/{step}" for path in paths]
+    return paths
+
+
+def _names_in(folder: str, budget: list[int]) -> Iterator[str]:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            _spend(budget, 1)
+            yield entry.name
+
+
+def _is_inside(real: str, top: str) -> bool:
+    """Whether a file is in the workspace; what the kernel shows as files is in none."""
+    shown = any(is_below(real, each) and not is_below(top, each) for each in _OF_THE_SYSTEM)
+    return is_below(real, top) and not shown
+
+
+def _leads_out(folder: str, top: str, budget: list[int]) -> bool:
+    """Whether a link below a folder leads out of the workspace."""
+    waiting, seen = [folder], {folder}
+    while waiting:
+        inside = waiting.pop()
+        for path in (os.path.join(inside, name) for name in _names_in(inside, budget)):
+            real = os.path.realpath(path) if os.path.islink(path) else path
+            if not _is_inside(real, top):
+                return True
+            if real not in seen and os.path.isdir(real):
+                seen.add(real)
+                waiting.append(real)
+    return False
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # The files that a command line would run, told apart by what is in them: a script can change after it was approved.
 
 _LARGEST_SCRIPT = 512 * 1024 * 1024
@@ -481,9 +606,10 @@ class TooLarge(OSError):
 
 
 def find_operands(command: str, folder: str, environment: Mapping[str, str]) -> list[Operand]:
-    """The command line itself, and every file that says what it would run.
+    """The command line itself, every file that says what it would run, and the files that it reads through links.
 
-    Those are scripts, programs that lie in the workspace, and the settings of repositories that name programs.
+    The files that say it are scripts, programs that lie in the workspace, and the settings of repositories that name
+    programs.
     """
     from dragoman.policy import shell
 
@@ -494,6 +620,8 @@ def find_operands(command: str, folder: str, environment: Mapping[str, str]) -> 
     files += [_describe_as(path, top) for path in programs]
     settings = find_settings(visits, top, environment)
     files += [_UNKNOWN if path == UNKNOWN else describe(path, folder) for path in settings]
+    files += find_local_remotes(visits, top)
+    files += find_reads(shell.read_only(command).reads, top)
     return [Operand(kind="command", value=command, access="run", inside=True), *dict.fromkeys(files)]
 
 

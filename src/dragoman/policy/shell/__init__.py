@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.policy.shell.effects import ProgramStart, ReadOnly, read_only, scripts, visits
+from dragoman.policy.shell.effects import ProgramStart, Reading, ReadOnly, read_only, scripts, visits
 from dragoman.policy.shell.match import allows, allows_any, mentions, suggest
 from dragoman.policy.shell.parser import CommandLine, Redirection, SimpleCommand, read_command
 
@@ -10,6 +10,7 @@ __all__ = [
     "CommandLine",
     "ProgramStart",
     "ReadOnly",
+    "Reading",
     "Redirection",
     "SimpleCommand",
     "allows",

@@ -10,74 +10,109 @@ from msgspec import Struct
 
 from dragoman.policy.shell.parser import FAULTS, CommandLine, Redirection, SimpleCommand, read_command, words_of
 from dragoman.policy.shell.programs import (
-    READERS,
+    MANY_COMMANDS,
     SHELLS,
     WRAPPERS,
+    Known,
     base_name,
-    find_operands,
-    find_reader,
-    find_writing,
+    find_known,
     is_interpreter,
-    is_option,
-    judge_gh,
-    judge_git,
     reaches_further,
-    read_sed,
 )
+from dragoman.policy.shell.readers import READERS
+from dragoman.policy.shell.rows import NAMED_KINDS
 
 # --------------------------------------------------------------------------------------------------------------------
-# The files that the commands of a line read, and whether they are outside its start folder.
+# The folders in which the commands of a line may run, and the files that they read there.
+
+_MOST_CURRENT = 64
+_UNKNOWN = "/"
+"""Stands for a folder that is not known: it is outside."""
 
 
-class PathTracker:
-    """Follows a line from command to command, as far as the spelling of its paths shows."""
+class Reading(Struct, frozen=True):
+    """A file or a folder that a command reads, or names in order to change it."""
 
-    def __init__(self) -> None:
-        self.paths: list[str] = []
-        self.leaves = False
-        self.is_outside = False
-        self._depth = 0
+    path: str
+    """As written; empty for the current folder itself."""
+    kind: str
+    """`read`, `source` or `file`: this one. `search`: also everything below. `tree`: also what links below lead to."""
+    folders: tuple[str, ...] = ("",)
+    """Every folder that may be current then, relative to the start folder or absolute."""
+    is_pattern: bool = False
+    """Whether bash expands it to the names of files."""
 
-    def escapes(self, path: str) -> bool:
-        """Whether a path leads out of the start folder of the line."""
-        return self._follow(path) is None
+    @property
+    def leaves(self) -> bool:
+        """Whether it may be outside the start folder, as far as the spelling shows."""
+        return any(_escapes(posixpath.join(folder, self.path)) for folder in self.folders)
 
-    def move(self, folder: str) -> None:
-        """Change the current folder, as `cd` does."""
-        depth = self._follow(folder)
-        self.is_outside = depth is None
-        self._depth = depth or 0
 
-    def note(self, paths: Iterable[str]) -> None:
-        """Add these paths to the files that are read."""
-        for path in paths:
-            if path == "-":
-                continue
-            self.paths.append(path)
-            self.leaves = self.leaves or self.escapes(path)
+def _escapes(path: str) -> bool:
+    if path.startswith(("/", "~")):
+        return True
+    depth = 0
+    for step in path.split("/"):
+        if step == "..":
+            depth -= 1
+        elif step not in ("", "."):
+            depth += 1
+        if depth < 0:
+            return True
+    return False
 
-    def note_suspects(self, words: Iterable[str]) -> None:
-        """Add those words that only make sense as paths outside the start folder."""
-        self.note(word for word in words if word.startswith(("/", "~", "../")) or word == ".." or "/../" in word)
 
-    def search(self, operands: list[str]) -> None:
-        """Read the current folder, if no other folder is named."""
-        if not operands and self.is_outside:
-            self.leaves = True
+def _enter(folders: Iterable[str], target: str) -> tuple[str, ...]:
+    """Return the folders after a successful `cd` from any of these."""
+    moved = dict.fromkeys(posixpath.join(folder, target) for folder in folders)
+    return tuple(moved) if len(moved) <= _MOST_CURRENT else (_UNKNOWN,)
 
-    def _follow(self, path: str) -> int | None:
-        """Return how deep the path is below the start folder; None if it is outside."""
-        if path.startswith(("/", "~")) or self.is_outside:
-            return None
-        depth = self._depth
-        for step in path.split("/"):
-            if step == "..":
-                depth -= 1
-            elif step not in ("", "."):
-                depth += 1
-            if depth < 0:
-                return None
-        return depth
+
+def _join(one: tuple[str, ...], two: tuple[str, ...]) -> tuple[str, ...]:
+    joined = tuple(dict.fromkeys((*one, *two)))
+    return joined if len(joined) <= _MOST_CURRENT else (_UNKNOWN,)
+
+
+def _find_target(command: SimpleCommand) -> str:
+    """Return the operand of a `cd`; if it is not certain, an unknown folder."""
+    operands = [word for word in command.words[1:] if word not in ("-P", "-L", "--")]
+    is_certain = len(operands) == 1 and operands[0] not in ("", "-") and not any(command.marks)
+    return operands[0] if is_certain else _UNKNOWN
+
+
+def _follow_folders(line: CommandLine) -> Iterator[tuple[SimpleCommand, tuple[str, ...]]]:
+    """Return each command with every folder in which it may run.
+
+    A `cd` may fail, and then what follows `||` or `;` runs in the folder before. A `cd` in a pipeline has no effect on
+    other commands.
+    """
+    succeeded: tuple[str, ...] = ("",)
+    failed: tuple[str, ...] = ("",)
+    for operator, pipeline in _split_pipelines(line):
+        folders = {"&&": succeeded, "||": failed}.get(operator) or _join(succeeded, failed)
+        yield from ((command, folders) for command in pipeline)
+        after = folders
+        if len(pipeline) == 1 and pipeline[0].words[:1] == ("cd",):
+            after = _enter(folders, _find_target(pipeline[0]))
+        if operator == "&&":
+            succeeded, failed = after, _join(failed, folders)
+        elif operator == "||":
+            succeeded, failed = _join(succeeded, after), folders
+        else:
+            succeeded, failed = after, folders
+
+
+def _split_pipelines(line: CommandLine) -> Iterator[tuple[str, list[SimpleCommand]]]:
+    """Return the pipelines of a line, each with the operator before it."""
+    before, pipeline = ";", list(line.commands[:1])
+    for operator, command in zip(line.operators, line.commands[1:], strict=True):
+        if operator == "|":
+            pipeline.append(command)
+        else:
+            yield before, pipeline
+            before, pipeline = operator, [command]
+    if pipeline:
+        yield before, pipeline
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -155,8 +190,6 @@ _FILES_OF = {
     "docker-compose": ("docker-compose.yml", "compose.yaml"),
     "pre-commit": (".pre-commit-config.yaml",),
 }
-_ASKABLE = frozenset({"make", "gmake", "npm", "bun"})
-"""Those of these programs that print their version without reading their files."""
 _FILE_OPTIONS = {"make": ("-f", "--file", "--makefile"), "gmake": ("-f", "--file", "--makefile"), "just": ("-f",),
                  "ninja": ("-f",), "awk": ("-f",), "gawk": ("-f",), "sed": ("-f",), "mawk": ("-f",)}  # fmt: skip
 _CODE_OPTIONS = {
@@ -192,11 +225,14 @@ def _scripts_of(words: tuple[str, ...], depth: int) -> Iterator[str]:
     program, name = words[0], base_name(words[0])
     if "/" in program:
         yield program
+    known = find_known(words)
+    if known is not None and not known.row.acts and not known.arguments.unknown:
+        return
     if name in ("source", "."):
         yield from words[1:2]
     elif name in SHELLS or is_interpreter(name):
         yield from _scripts_of_interpreter(name, words, depth)
-    elif name in _FILES_OF and not (name in _ASKABLE and words[1:] == ("--version",)):
+    elif name in _FILES_OF:
         yield from _find_file_options(name, words) or _FILES_OF[name]
     elif name in WRAPPERS and depth < _DEPTH:
         yield from _scripts_of_wrapper(words, depth)
@@ -266,7 +302,11 @@ def _scripts_of_wrapper(words: tuple[str, ...], depth: int) -> Iterator[str]:
 # --------------------------------------------------------------------------------------------------------------------
 # Commands whose arguments are only data, and commands that run their input.
 
-_PLAIN = words_of("cd mkdir rmdir rm touch chmod chown chgrp kill sleep curl wget") | frozenset(READERS)
+_PLAIN = words_of("cd mkdir rmdir rm touch chmod chown chgrp kill sleep curl wget") | frozenset(READERS) - {
+    "awk",
+    "gawk",
+    "mawk",
+}
 _PLAIN_GIT = words_of(
     "add branch checkout cherry-pick commit diff fetch log merge mv pull push reset restore revert rm show stash "
     "switch tag blame grep rev-parse ls-files remote status"
@@ -287,14 +327,13 @@ def is_plain(command: SimpleCommand) -> bool:
            for redirection in command.redirections):  # fmt: skip
         return False
     program = command.words[0]
-    if reaches_further(command):
+    known = find_known(command.words)
+    if reaches_further(command) or (known is not None and known.arguments.unknown):
         return False
     if program == "git":
         return command.words[1:2] != () and command.words[1] in _PLAIN_GIT and not command.is_marked(1)
     if program == "gh":
         return command.words[1:2] != () and command.words[1] in _PLAIN_GH
-    if program == "sed":
-        return read_sed(command)[0] == ""
     return program in _PLAIN
 
 
@@ -379,22 +418,23 @@ _HARMLESS_SETTING = re.compile(
 )
 
 
-_RECURSIVE = frozenset({"-r", "-R", "--recursive", "--dereference-recursive"})
-
-
 class ReadOnly(Struct, frozen=True):
     """Whether a line only reads, why not, and which files it reads."""
 
     verdict: bool
     why: str = ""
-    paths: tuple[str, ...] = ()
-    """The files and folders it names, as written."""
+    reads: tuple[Reading, ...] = ()
     leaves: bool = False
     """Whether it reads, or may read, something outside its start folder.
 
     A `cd` to another folder counts only if a later command reads files there. An absolute path always counts: the
     workspace is unknown here.
     """
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files and folders it names, as written."""
+        return tuple(reading.path for reading in self.reads if reading.path)
 
 
 def read_only(text: str) -> ReadOnly:
@@ -403,92 +443,73 @@ def read_only(text: str) -> ReadOnly:
     why = next((FAULTS[fault] for fault in line.faults if fault not in _BEARABLE), "")
     if why:
         return ReadOnly(False, why)
-    places = PathTracker()
-    for command in line.commands:
-        why = _judge(command, places)
-        if why:
-            return ReadOnly(False, why, tuple(places.paths), places.leaves)
-    return ReadOnly(True, "", tuple(places.paths), places.leaves)
+    found = _Findings()
+    for command, folders in _follow_folders(line):
+        judged = _judge(command, folders, found)
+        why = why or judged
+    leaves = found.leaves or any(reading.leaves for reading in found.reads)
+    return ReadOnly(not why, why, tuple(found.reads), leaves)
 
 
-def _judge(command: SimpleCommand, places: PathTracker) -> str:
-    """Return why a command may do more than read; empty if it does not. Adds the files it reads to `places`."""
+class _Findings:
+    def __init__(self) -> None:
+        self.reads: list[Reading] = []
+        self.leaves = False
+
+
+def _judge(command: SimpleCommand, folders: tuple[str, ...], found: _Findings) -> str:
+    """Return why a command may do more than read; empty if it does not. Adds the files it reads to `found`."""
     if not command.words:
         return "it sets a variable, or writes a file, and runs nothing"
     for assignment in command.assignments:
         if not _HARMLESS_SETTING.match(assignment):
             return f"it sets `{assignment.partition('=')[0]}`, which may change what a program does"
     for redirection in command.redirections:
-        why = _judge_redirection(redirection, places)
+        why = _judge_redirection(redirection, folders, found)
         if why:
             return why
-    program = command.words[0]
-    if program == "cd":
-        return _judge_cd(command, places)
-    if program == "git":
-        return _judge_git(command, places)
-    if program == "gh":
-        why, leaves = judge_gh(command.words)
-        places.leaves = places.leaves or leaves
-        return why or _find_mark(command)
-    if program == "sed":
-        why, operands = read_sed(command)
-        places.note(operands)
-        return why
-    return _judge_reader(command, places)
+    if command.words[0] == "cd":
+        # Whatever its words are, it only changes the folder for what follows.
+        return ""
+    known = find_known(command.words, command.marks)
+    if known is not None:
+        _note(known, command, folders, found)
+    if known is None or known.row.acts:
+        named = " ".join(command.words[: 2 if command.words[0] in MANY_COMMANDS else 1])
+        return f"`{named}` is not known to only read"
+    arguments = known.arguments
+    if arguments.unknown:
+        return f"`{command.words[0]}` is not known to only read: {next(iter(arguments.unknown.values()))}"
+    if arguments.named:
+        return f"`{command.words[0]}` with `{command.words[min(arguments.named)]}` does more than read"
+    return ""
 
 
-def _judge_redirection(redirection: Redirection, places: PathTracker) -> str:
+def _note(known: Known, command: SimpleCommand, folders: tuple[str, ...], found: _Findings) -> None:
+    arguments = known.arguments
+    for folder in known.folders:
+        folders = _enter(folders, folder)
+    found.leaves = found.leaves or known.row.leaves or bool(arguments.leaving)
+    for part in arguments.parts:
+        if part.kind in NAMED_KINDS and part.text not in ("-", "/dev/null"):
+            is_pattern = "glob" in command.marks[part.index]
+            found.reads.append(Reading(part.text, part.kind, folders, is_pattern))
+    # A rule about files should also find those that are named in a way that is not known.
+    for index in arguments.unknown:
+        word = command.words[index]
+        found.reads.append(Reading(word if word[:1] != "-" else word.partition("=")[2] or word[2:], "read", folders))
+    if arguments.here:
+        found.reads.append(Reading("", arguments.here, folders))
+
+
+def _judge_redirection(redirection: Redirection, folders: tuple[str, ...], found: _Findings) -> str:
     if redirection.joins or redirection.discards:
         return ""
     if redirection.operator != "<" or redirection.descriptor not in (None, 0):
         return f"it redirects to `{redirection.target}`"
-    if redirection.target.startswith("/dev/") and redirection.target != "/dev/null":
-        return f"it reads the device `{redirection.target}`"
-    places.note([redirection.target])
-    return ""
-
-
-def _judge_cd(command: SimpleCommand, places: PathTracker) -> str:
-    operands = [word for word in command.words[1:] if word not in ("-P", "-L", "--")]
-    is_certain = len(operands) == 1 and operands[0] not in ("", "-") and not any(command.marks)
-    places.move(operands[0] if is_certain else "/")
-    return ""
-
-
-def _judge_git(command: SimpleCommand, places: PathTracker) -> str:
-    why, folder, operands = judge_git(command)
-    if why or (why := _find_mark(command)):
-        return why
-    if places.is_outside or (folder and places.escapes(folder)):
-        places.leaves = True
-    places.note_suspects(operands)
-    return ""
-
-
-def _find_mark(command: SimpleCommand) -> str:
-    for index, word in enumerate(command.words):
-        if command.is_marked(index) and (command.marks[index] != "glob" or word[0] in "*?[-"):
-            return f"`{word}` could become an option with which `{command.words[0]}` does more than read"
-    return ""
-
-
-def _judge_reader(command: SimpleCommand, places: PathTracker) -> str:
-    reader = find_reader(command)
-    if reader is None:
-        return f"`{command.words[0]}` is not known to only read"
-    why = find_writing(reader, command)
-    if why:
-        return why
-    operands, values = find_operands(reader, command)
-    if reader.operands == "text":
-        places.note(word for word, marks in zip(command.words, command.marks, strict=True) if "glob" in marks)
+    if redirection.target == "/dev/null":
         return ""
-    places.note(operands)
-    places.note_suspects(values)
-    if any(mark not in ("", "glob") for mark in command.marks):
-        places.leaves = True
-    is_grep = command.words[0].endswith("grep")
-    if reader.searches or (is_grep and any(is_option(word, _RECURSIVE) for word in command.words[1:])):
-        places.search(operands)
+    if redirection.target.startswith("/dev/"):
+        return f"it reads the device `{redirection.target}`"
+    found.reads.append(Reading(redirection.target, "read", folders))
     return ""

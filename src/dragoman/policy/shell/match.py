@@ -15,8 +15,10 @@ from dragoman.policy.shell.programs import (
     WRAPPERS,
     base_name,
     find_depth,
+    has_harmless_variants,
     is_interpreter,
     is_subcommand,
+    may_vary,
     reaches_further,
     runs_text,
 )
@@ -330,18 +332,22 @@ def allows(pattern: str, text: str) -> bool:
     return allows_any((pattern,), text)
 
 
-def allows_any(patterns: Iterable[str], text: str) -> bool:
-    """Whether these patterns together cover the whole line: each command is covered by one of them."""
+def allows_any(patterns: Iterable[str], text: str, outside: Iterable[str] = ()) -> bool:
+    """Whether these patterns together cover the whole line: each command is covered by one of them.
+
+    `outside` are the paths, as written, that lead out of the workspace through links: a star does not cover them.
+    """
     line = read_command(text)
     if not line.understood or not all(map(_is_plain, line.commands)):
         return False
+    outside = frozenset(outside)
     rules = [rule for rule in map(read_rule, patterns) if rule.is_understood]
-    if any(_covers_sequence(rule, line) for rule in rules):
+    if any(_covers_sequence(rule, line, outside) for rule in rules):
         return True
     singles = [rule.commands[0] for rule in rules if len(rule.commands) == 1]
     if len(singles) > 1 and not _is_independent(line):
-        return any(all(_covers(single, command) for command in line.commands) for single in singles)
-    return all(any(_covers(single, command) for single in singles) for command in line.commands)
+        return any(all(_covers(single, command, outside) for command in line.commands) for single in singles)
+    return all(any(_covers(single, command, outside) for single in singles) for command in line.commands)
 
 
 def _is_plain(command: SimpleCommand) -> bool:
@@ -363,20 +369,34 @@ def _is_step_down(words: tuple[str, ...]) -> bool:
     return ".." not in words[1].split("/")
 
 
-def _covers_sequence(rule: Pattern, line: CommandLine) -> bool:
+def _covers_sequence(rule: Pattern, line: CommandLine, outside: frozenset[str]) -> bool:
     """Whether the rule was written for exactly this sequence of commands."""
     if len(rule.commands) < 2 or len(rule.commands) != len(line.commands) or rule.operators != line.operators:
         return False
-    return all(_covers(single, command) for single, command in zip(rule.commands, line.commands, strict=True))
+    return all(_covers(single, command, outside) for single, command in zip(rule.commands, line.commands, strict=True))
 
 
-def _covers(single: CommandPattern, command: SimpleCommand) -> bool:
-    if not single.covers(command.words):
+def _covers(single: CommandPattern, command: SimpleCommand, outside: frozenset[str]) -> bool:
+    words = command.words
+    if not single.covers(words):
         return False
-    if not single.words and single.is_open:
+    if not single.words:
+        # A star alone is every command.
         return True
-    is_exact = not single.is_open and not any(STAR in word for word in single.words)
-    return is_exact or not reaches_further(command, single.words)
+    # A star covers only words that are harmless where they stand; the author of the rule wrote the others.
+    places = {
+        index: _written_part(single, index, word)
+        for index, word in enumerate(words)
+        if single.words[index : index + 1] != (word,)
+    }
+    return may_vary(words, places, outside)
+
+
+def _written_part(single: CommandPattern, index: int, word: str) -> str:
+    """Return the start of a word that is written in the rule, before the star."""
+    if index == len(single.words) - 1 and single.prefix and word.startswith(single.prefix):
+        return single.prefix
+    return single.words[index].partition(STAR)[0] if index < len(single.words) else ""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -451,27 +471,12 @@ def _is_composite(word: str) -> bool:
 # --------------------------------------------------------------------------------------------------------------------
 # The rule that is suggested to a person who answers "always".
 
-# After these prefixes, `name*` would cover too much.
-_TOO_WIDE = (
-    "git config",
-    "git bisect run",
-    "git submodule foreach",
-    "npm create",
-    "npm init",
-    "pnpm create",
-    "yarn create",
-)
-# Subcommands that run or fetch whatever follows: `uv run python*` would allow any code.
-_RUNNING = words_of("run exec dlx ssh shell install pip")
-# Programs whose `run` names a script that the project itself defines.
-_NAMING_SCRIPTS = words_of("npm pnpm yarn")
-
 
 def suggest(text: str) -> str | None:
     """Return a pattern that covers this line, and similar lines if "similar" is clear; None if there is none.
 
-    `git status -s` gives `git status*`, because git has subcommands. `rm -rf build` gives itself, because another `rm`
-    line has another effect.
+    `git status -s` gives `git status*`: it only reads, with any words that the star covers. `git push origin main`
+    gives itself, because another `git push` has another effect.
     """
     line = read_command(text)
     if not line.understood:
@@ -481,12 +486,6 @@ def suggest(text: str) -> str | None:
         words = line.commands[0].words
         depth = find_depth(words) if words else 0
         wide = " ".join(words[:depth]) + "*"
-        if depth and not _is_too_wide(words[:depth]) and allows(wide, text):
+        if depth and has_harmless_variants(words, depth) and allows(wide, text):
             return wide
     return exact if allows(exact, text) else None
-
-
-def _is_too_wide(words: tuple[str, ...]) -> bool:
-    if words[0] in _NAMING_SCRIPTS and words[1] == "run":
-        return False
-    return " ".join(words).startswith(_TOO_WIDE) or not _RUNNING.isdisjoint(words[1:])
