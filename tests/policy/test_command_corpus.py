@@ -26,7 +26,8 @@ FILES = (
     "src/models/user.py src/models/order.py src/api/users.ts tests/test_app.py tests/conftest.py docs/index.md "
     "migrations/0001_initial.sql logs/app.log data/sample.csv data/items.json data/names.txt data/access.log "
     "data/blob.bin dist/bundle.js scripts/deploy.sh scripts/test.sh backend/app.py frontend/package.json "
-    "node_modules/express/package.json certs/dev.pem build/app .github/workflows/ci.yml old.txt new.txt a.txt b.txt fix.patch"
+    "node_modules/express/package.json certs/dev.pem build/app .github/workflows/ci.yml old.txt new.txt a.txt "
+    "b.txt fix.patch"
 )
 CONFIG = (
     "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n"

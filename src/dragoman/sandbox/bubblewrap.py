@@ -44,7 +44,7 @@ class BubblewrapSandbox(Sandbox):
                 f"{self.program} lies in a folder that commands may change", hint="install bubblewrap elsewhere"
             )
         protection = plan_protection(box.workspace, box.protected, (*box.watched, *own_paths(box.workspace)))
-        guard = PathSnapshot(box.workspace, protection.guarded, box.aside)
+        guard = PathSnapshot(box.workspace, protection.guarded, box.aside, protection.repositories)
         placeholders = Placeholders(box.workspace, protection.absent, protection.guarded)
         descriptors: list[int] = []
         try:
