@@ -125,6 +125,22 @@ def test_a_workspace_in_a_repository(workspace: Path) -> None:
     assert judge(workspace / "src/app", "main.py") != "protected"
 
 
+def test_a_deep_repository(workspace: Path) -> None:
+    deep = workspace / "a/b/c/d/e/f/g"
+    make_repository(deep)
+    (deep / ".git/config").write_text(SHARED, encoding="utf-8")
+
+    assert judge(workspace, "a/b/c/d/e/f/g/team/hooks/pre-commit") == "protected"
+    assert judge(workspace, "a/b/c/d/e/f/g/main.py") != "protected"
+
+
+def test_case(workspace: Path) -> None:
+    """Some file systems do not distinguish it."""
+    (workspace / ".git/config").write_text("[core]\n\thooksPath = Team/Hooks\n", encoding="utf-8")
+
+    assert judge(workspace, "team/hooks/pre-commit") == "protected"
+
+
 def test_hooks_beside_other_files(workspace: Path) -> None:
     """Where the whole workspace is the folder for hooks, only the hooks themselves are protected."""
     (workspace / ".git/config").write_text("[core]\n\thooksPath = .\n", encoding="utf-8")
@@ -241,6 +257,42 @@ def test_no_command_in_a_box_diverts_git(sandbox: Sandbox, workspace: Path, tmp_
 
     assert not (workspace / ".git/commondir").exists()
     assert not (workspace / ".git/config.worktree").exists()
+
+
+@pytest.mark.parametrize("how", ["", ".git/worktrees/w", ".git/worktrees"])
+def test_no_command_in_a_box_diverts_another_worktree(
+    sandbox: Sandbox, workspace: Path, tmp_path: Path, run_in: Any, how: str
+) -> None:
+    """A worktree elsewhere takes its settings from the folder that a file in this repository names.
+
+    `how` is the folder that the command moves away before.
+    """
+    folder = workspace / ".git/worktrees/w"
+    folder.mkdir(parents=True)
+    for name, text in {"commondir": "../..", "gitdir": str(tmp_path / "w/.git")}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    script = "echo ../../../evil > commondir; echo x > gitdir; echo x > config.worktree"
+    script = f"{'mv ' + how + ' moved;' if how else ''} mkdir -p .git/worktrees/w; cd .git/worktrees/w; {script}; true"
+    (tmp_path / "aside").mkdir()
+    run_in(sandbox, script, Box(workspace=str(workspace), aside=str(tmp_path / "aside")))
+
+    assert (folder / "commondir").read_text(encoding="utf-8") == "../.."
+    assert sorted(os.listdir(folder)) == ["commondir", "gitdir"]
+
+
+@pytest.mark.parametrize("moved", ["", ".git/modules/part", ".git/modules", ".git"])
+def test_no_command_in_a_box_changes_a_submodule(
+    sandbox: Sandbox, workspace: Path, tmp_path: Path, run_in: Any, moved: str
+) -> None:
+    make_repository(workspace / "part", workspace / ".git/modules/part")
+    script = f"{f'mv {moved} moved;' if moved else ''} mkdir -p .git/modules/part/hooks; cd .git/modules/part"
+    script += "; echo new > config; echo new > hooks/pre-commit; echo new > commondir; true"
+    (tmp_path / "aside").mkdir()
+    run_in(sandbox, script, Box(workspace=str(workspace), aside=str(tmp_path / "aside")))
+
+    folder = workspace / ".git/modules/part"
+    assert (folder / "config").read_text(encoding="utf-8") == "[core]\n\tbare = false\n"
+    assert not (folder / "hooks/pre-commit").exists() and not (folder / "commondir").exists()
 
 
 TODO = ".git/rebase-merge/git-rebase-todo"

@@ -18,7 +18,14 @@ from msgspec import Struct
 from dragoman.errors import ConfigError
 from dragoman.own_code import is_below
 from dragoman.sandbox.protected_names import PROTECTED_FILES, PROTECTED_FOLDERS, PROTECTED_PATTERNS, words
-from dragoman.sandbox.repositories import Repository, find_named_paths, find_rebase_lists, find_repositories
+from dragoman.sandbox.repositories import (
+    Repository,
+    find_named_paths,
+    find_rebase_lists,
+    find_repositories,
+    find_worktrees,
+    repositories_above,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The real locations of the protected paths, and how each is protected.
@@ -74,24 +81,43 @@ def find_protected_places(workspace: str) -> tuple[str, ...]:
     return (*protection.fixed, *protection.guarded)
 
 
+def is_protected_place(path: str, workspace: str, places: tuple[str, ...]) -> bool:
+    """Whether a real path is in one of these places, or named by the settings of a repository above it."""
+    repositories = tuple(repositories_above(os.path.dirname(path)))
+    named = (os.path.join(workspace, each) for each in find_named_paths(workspace, repositories))
+    # Some file systems do not distinguish case.
+    return any(is_below(path.casefold(), place.casefold()) for place in (*places, *named))
+
+
 def _add_repositories(protection: PathProtection, workspace: str) -> None:
     protection.repositories = find_repositories(workspace)
     for repository in protection.repositories:
-        if os.path.isfile(os.path.join(repository.top, ".git")) and is_below(repository.top, workspace):
-            protection.fixed.append(os.path.join(repository.top, ".git"))
-        relative = os.path.relpath(repository.folder, workspace)
-        if relative == ".git" or relative.split("/")[0] == ".." or not os.path.isdir(repository.folder):
-            continue
-        # Only the repository itself is anchored: a mount on every folder above it would split the workspace, and files
-        # cannot be renamed across mounts.
-        first = len(relative.split("/")) - 1 if relative != "." else 0
-        for name, hold in (("hooks", True), ("config", True), ("commondir", False), ("config.worktree", False)):
-            _follow(protection, workspace, f"{relative}/{name}", hold=hold, first=first)
+        pointer = os.path.join(repository.top, ".git")
+        if os.path.isfile(pointer) and is_below(pointer, workspace):
+            protection.fixed.append(pointer)
+        # The files of the main repository are in the lists.
+        if os.path.isdir(repository.folder) and repository.folder != os.path.join(workspace, ".git"):
+            _add_files(protection, workspace, repository.folder, hooks=True)
+        for worktree in find_worktrees(repository):
+            _add_files(protection, workspace, worktree, hooks=False)
     for path in find_named_paths(workspace, protection.repositories):
-        # The folders above are not anchored, for the same reason. So they may be moved, and the path is checked after
-        # the command as well.
+        # The folders above are not anchored: files cannot be renamed across mounts. So they may be moved, and the path
+        # is checked after the command as well.
         _follow(protection, workspace, path, hold=False, first=len(path.split("/")) - 1)
         protection.guarded.append(os.path.join(workspace, path))
+
+
+def _add_files(protection: PathProtection, workspace: str, folder: str, *, hooks: bool) -> None:
+    """Protect the settings of a repository, or of a worktree, and the files that say where settings are."""
+    if not is_below(folder, workspace):
+        return
+    parts = [part for part in os.path.relpath(folder, workspace).split("/") if part != "."]
+    # Only the repository itself is anchored: a mount on every folder above it would split the workspace.
+    first = parts.index(".git") if ".git" in parts else max(len(parts) - 1, 0)
+    for name in ("hooks", "config") if hooks else ():
+        _follow(protection, workspace, "/".join((*parts, name)), hold=True, first=first)
+    for name in ("commondir", "config.worktree", *(() if hooks else ("gitdir",))):
+        _follow(protection, workspace, "/".join((*parts, name)), hold=False, first=first)
 
 
 def _find_patterns(workspace: str) -> list[str]:

@@ -120,7 +120,7 @@ def _settings_in(paths: list[str], home: str) -> tuple[list[Setting], list[str]]
 
 
 def _expand(path: str, home: str) -> str:
-    return os.path.join(home, path[2:]) if path.startswith("~/") else path
+    return os.path.join(home, path[2:]) if path.startswith("~/") else os.path.expanduser(path)
 
 
 def _files_of_user(environment: Mapping[str, str]) -> list[str]:
@@ -167,7 +167,7 @@ def find_repositories(workspace: str) -> tuple[Repository, ...]:
 
     The search in the workspace is bounded: a few levels deep and two hundred folders, breadth first.
     """
-    found = [each for folder in _folders_above(workspace) if (each := _repository_at(folder)) is not None]
+    found = [*repositories_above(workspace)]
     waiting = deque([("", 0)])
     for _ in range(_MOST_FOLDERS):
         if not waiting:
@@ -186,12 +186,13 @@ def find_repositories(workspace: str) -> tuple[Repository, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _folders_above(folder: str) -> Iterator[str]:
-    """The folder itself, and those above it."""
-    yield folder
-    while (above := os.path.dirname(folder)) != folder:
-        folder = above
-        yield folder
+def repositories_above(folder: str) -> Iterator[Repository]:
+    """Yield the repositories that a folder is part of."""
+    above = os.path.dirname(folder)
+    if (found := _repository_at(folder)) is not None:
+        yield found
+    if above != folder:
+        yield from repositories_above(above)
 
 
 def _repository_at(top: str) -> Repository | None:
@@ -284,12 +285,16 @@ def _inside(path: str, workspace: str) -> Iterator[str]:
             yield relative
 
 
+def find_worktrees(repository: Repository) -> list[str]:
+    """Return the folders in which a repository keeps the state of its other worktrees."""
+    folder = os.path.join(repository.folder, "worktrees")
+    return [os.path.join(folder, name) for name in _names(folder)]
+
+
 def find_rebase_lists(workspace: str, repositories: tuple[Repository, ...]) -> dict[str, frozenset[str]]:
     """Return the lists of interrupted rebases in a workspace, relative to it, with the commands that git would run."""
     found: dict[str, frozenset[str]] = {}
-    folders = [each.folder for each in repositories]
-    folders += [os.path.join(each, "worktrees", name) for each in folders for name in _names(f"{each}/worktrees")]
-    for folder in folders:
+    for folder in (each for one in repositories for each in (one.folder, *find_worktrees(one))):
         path = os.path.join(folder, "rebase-merge", "git-rebase-todo")
         relative = os.path.relpath(path, workspace)
         if relative.split("/")[0] != ".." and os.path.lexists(path):
