@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
-from tests.policy.tracing import SEARCH_PATH, Scratch, ask_program
-
-from dragoman.sandbox.protected_names import words
+from tests.policy.tracing import SEARCH_PATH, Scratch, run_boxed, words
 
 IsHarmless = Callable[[str], bool]
 
@@ -64,9 +62,9 @@ def find_options(scratch: Scratch, words: tuple[str, ...]) -> list[str]:
     name = "-".join(words)
     text = read_manual(name)
     if words[0] in BUILTINS and not text:
-        text = ask_program(scratch, ["/bin/bash", "-c", f"help {words[0]}"])
+        text = run_boxed(scratch, ["/bin/bash", "-c", f"help {words[0]}"])[0]
     else:
-        text += "\n" + ask_program(scratch, [*words, "-h" if words[0] == "git" else "--help"])
+        text += "\n" + run_boxed(scratch, [*words, "-h" if words[0] == "git" else "--help"])[0]
     return sorted(set(_OPTION.findall(text)))
 
 
@@ -78,7 +76,7 @@ def find_commands(scratch: Scratch, is_harmless: IsHarmless) -> list[tuple[str, 
         if any(map(is_harmless, uses)):
             found.append((name,))
         if name in _SEVERAL:
-            help_text = ask_program(scratch, [name, "help", "-a"] if name == "git" else [name, "--help"])
+            help_text = run_boxed(scratch, [name, "help", "-a"] if name == "git" else [name, "--help"])[0]
             for sub in sorted(set(_SUBCOMMAND.findall(help_text))):
                 start = f"{name} {sub}"
                 uses = (start, f"{start} list", f"{start} --list", f"{start} HEAD", f"{start} --get x", f"{start} show")
@@ -104,6 +102,9 @@ OPERANDS = (
     "link-in", "folder-in/c.py", "'with blank.txt'", "HEAD", "HEAD -- a.txt", "v1 main", "data.json", ". data.json",
     "names.txt", "table.csv", "-- a.txt", "- a.txt", "x y z", "main:a.txt", "../secret.txt", "list", "show",
     "folder-in/../a.txt", "folder-out/../secret.txt", "sub/../../secret.txt", "broken",
+    "chain", "up/secret.txt", "up", "folder-in/../../secret.txt", "sub/deep/../../../secret.txt", "./../secret.txt",
+    "..//secret.txt", ".''./secret.txt", "$'..'/secret.txt", "\"..\"/secret.txt", "e", "axeww", "-e", "aux", "@a.txt",
+    "a.txt,../secret.txt", "file=../secret.txt", "a.txt\\ ../secret.txt", "/dev/fd/0", "=../secret.txt",
 )  # fmt: skip
 SCRIPTS: dict[str, tuple[str, ...]] = {
     "jq": (".", ".a", 'import "module" as m; m::f', 'include "module"; f', 'import "../x" as $d; $d', "input_filename",
@@ -215,13 +216,27 @@ class Generator(Struct):
         folder = self._pick(["sub", "sub/deep", "..", "nonexist", "folder-in", "folder-out", "-", "", "~", "sub/..",
                              "$X", str(self.scratch.workspace), ".", "sub/../..", "'with blank'", "s*b"])  # fmt: skip
         cd = self._pick(["cd", "cd", "cd", "cd -P", "cd --", "pushd", "builtin cd", "command cd", "CDPATH=.. cd"])
+        variable = self._pick(_VARIABLES)
         joiner = self._pick(["&&", ";", "||", "|", "\n", "&", "|&"])
         shape = self._pick(_SHAPES)
-        replaced = {"A": first.text, "B": second.text, "CD": f"{cd} {folder}".strip(), "J": joiner, "V": self._value()}
-        text = re.sub(r"\b(A|B|CD|J|V)\b", lambda found: replaced[found[1]], shape)
+        replaced = {
+            "A": first.text,
+            "B": second.text,
+            "CD": f"{cd} {folder}".strip(),
+            "J": joiner,
+            "V": self._value(),
+            "E": variable,
+        }
+        text = re.sub(r"\b(A|B|CD|E|J|V)\b", lambda found: replaced[found[1]], shape)
         return Line(text, (*first.programs, *second.programs, *_IN_SHAPES))
 
 
+_VARIABLES = words(
+    "GIT_DIR GIT_EXTERNAL_DIFF GIT_PAGER GIT_CONFIG_GLOBAL GIT_WORK_TREE GIT_INDEX_FILE PAGER LESSOPEN LANG "
+    "LC_ALL LC_MESSAGES TZ LOCPATH NLSPATH RIPGREP_CONFIG_PATH HOME PATH "
+    "TMPDIR BASH_ENV LD_PRELOAD COLUMNS GREP_OPTIONS MAGIC TZDIR IFS "
+    "LANGUAGE LS_COLORS QUOTING_STYLE POSIXLY_CORRECT NO_COLOR XDG_CONFIG_HOME CDPATH AWKPATH TIME_STYLE BLOCK_SIZE"
+)
 _IN_SHAPES = ("cat", "find", "git", "head", "sort", "uniq", "wc")
 _SHAPES = (
     "A", "A J B", "A J B", "CD J A", "CD J A", "CD && A", "CD; A", "CD J A J B", "A J CD J B", "false && CD; A",
@@ -230,12 +245,14 @@ _SHAPES = (
     "while CD; do A; break; done",
     "A < V", "A 2>/dev/null", "A >/dev/null 2>&1", "A > V", "A >> V", "A 2> V", "A &> V", "LC_ALL=C A", "X=V A",
     "X=V; A",
-    "X=V; cat $X", "cat $(A)", "A `B`", "cat <(A)", "A <<E\nV\nE", "A <<< V", "xargs A < V", "A | xargs B", "env A",
+    "E=V A", "E=V A", "export E=V; A", "E=V; A",
+    "X=V; cat $X", "cat $(A)", "A `B`", "cat <(A)", "A <<END\nV\nEND", "A <<< V", "xargs A < V", "A | xargs B", "env A",
     "time A", "command A", "nice A", "timeout 5 A", "exec A", "eval A", "bash -c 'A'", "A # V", "A; # B\nB", "A {V,V}",
     "cat {a.txt,V}", "cat *", "cat l*", "cat */*", "cat ?ecret.txt", "cat ~/secret.txt", "cat ~+/../secret.txt",
     "cat $HOME/secret.txt", "cat \"$OLDPWD\"/secret.txt", "cat $'V'", "cat \"V\"", "cat \\V", "case x in x) A;; esac",
     "f() { A; }; f", "[ -f V ] && A", "test -e V || A", "[[ -f V ]]", "echo V | A", "printf '%s' V | A", "A | tee V",
     "A | B | wc -l", "A | head -3", "A | sort | uniq -c", "find V -name x", "git -C V log", "git --no-pager diff V",
     "git diff --no-index a.txt V", "A && echo \"$X\"", "CD sub; CD; A", "cd sub/deep; cd ../..; A", "cd sub; cat ../V",
+    "cd up; A", "cd up/work; cat V", "ls up/", "grep -r one up", "cat up/secret.txt", "cat chain",
     "cd folder-in; cat ../V", "cd -P folder-in/deep && cat ../../V", "cd sub && cd - && cat ../V", "coproc A",
 )  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -18,7 +17,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from dragoman.builtin.commands.bash import clean_environment
-from dragoman.sandbox.protected_names import words
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Split a text into words: this keeps long lists of names readable."""
+    return tuple(text.split())
+
 
 NOBODY = 65534
 SECONDS = 10
@@ -62,6 +66,8 @@ LINKS = {
     "folder-in": "sub",
     "folder-out": "../elsewhere",
     "broken": "../missing.txt",
+    "chain": "link-out",
+    "up": "..",
 }
 OUTSIDE = (
     "secret.txt",
@@ -157,23 +163,8 @@ def run_traced(scratch: Scratch, line: str, programs: Iterable[str]) -> Traced:
     path.unlink(missing_ok=True)
     shell = ["/bin/bash", "--noprofile", "--norc", "-c", line]
     # The line does not get this variable of strace: only who reads the environment of other processes sees it.
-    argv = [
-        *_box(scratch),
-        "env",
-        f"ELSEWHERE={VALUE_ELSEWHERE}",
-        "strace",
-        "-E",
-        "ELSEWHERE",
-        "-f",
-        "--seccomp-bpf",
-        "-y",
-        "-qq",
-        "-s",
-        "4096",
-        "-e",
-        f"trace={_TRACED}",
-    ]
-    output, timed_out = run_limited([*argv, "-o", str(path), *shell])
+    options = ["-E", "ELSEWHERE", "-f", "--seccomp-bpf", "-y", "-qq", "-s", "4096", "-e", f"trace={_TRACED}"]
+    output, timed_out = run_boxed(scratch, ["strace", *options, "-o", str(path), *shell], ELSEWHERE=VALUE_ELSEWHERE)
     if not path.exists():
         raise RuntimeError(f"nothing was traced: {output}")
     calls = path.read_text(encoding="utf-8", errors="replace")
@@ -183,17 +174,17 @@ def run_traced(scratch: Scratch, line: str, programs: Iterable[str]) -> Traced:
     return Traced(tuple(dict.fromkeys(deeds)), output, timed_out)
 
 
-def ask_program(scratch: Scratch, argv: Iterable[str]) -> str:
-    """What a program in the box prints, for its `--help`."""
-    return run_limited([*_box(scratch), *argv])[0]
-
-
-def run_limited(argv: list[str]) -> tuple[str, bool]:
-    """Run a program with limits; returns its output, and whether it had to be killed."""
+def run_boxed(scratch: Scratch, argv: Iterable[str], **variables: str) -> tuple[str, bool]:
+    """Run a program in the box; returns its output, and whether it had to be killed."""
+    environment = clean_environment({"HOME": str(scratch.home), "PATH": SEARCH_PATH, "LANG": "C.UTF-8"}) | variables
     process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-        preexec_fn=_limit, env={"PATH": SEARCH_PATH},
-    )  # fmt: skip
+        [*_box(scratch), *argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        env=environment,
+    )
     timed_out = False
     try:
         output = process.communicate(timeout=SECONDS)[0]
@@ -204,20 +195,10 @@ def run_limited(argv: list[str]) -> tuple[str, bool]:
     return output[:100_000].decode(errors="replace"), timed_out
 
 
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 20, 64 << 20))
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
 def _box(scratch: Scratch) -> list[str]:
     """The start of a command that runs something in the box."""
-    environment = clean_environment({"HOME": str(scratch.home), "PATH": SEARCH_PATH, "LANG": "C.UTF-8"})
     argv = ["bwrap", "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
-    argv += ["--unshare-uts", "--cap-drop", "ALL", "--clearenv"]
-    for name, value in environment.items():
-        argv += ["--setenv", name, value]
+    argv += ["--unshare-uts", "--cap-drop", "ALL"]
     for folder in ("/usr", "/etc", "/bin", "/lib", "/lib64", "/sbin"):
         if os.path.islink(folder):
             argv += ["--symlink", os.readlink(folder), folder]
@@ -230,7 +211,7 @@ def _box(scratch: Scratch) -> list[str]:
     for folder in (scratch.workspace, scratch.trace):
         argv += ["--bind", str(folder), str(folder)]
     argv += ["--chdir", str(scratch.workspace)]
-    limits = ["prlimit", "--nproc=400", "--"]
+    limits = ["prlimit", "--nproc=400", f"--cpu={SECONDS}", f"--fsize={64 << 20}", f"--as={4 << 30}", "--core=0", "--"]
     if os.geteuid() != 0:
         return [*argv, "--unshare-user", *limits]
     # Limits of processes do not hold for root.
