@@ -50,8 +50,8 @@ PROTECTED_FILES = words(
     "dragoman.toml .dragoman.toml "
     # version control and its hooks
     ".git/config .git/config.worktree .git/commondir .git/gitdir .gitmodules .gitconfig .git-credentials .hgrc "
-    ".hg/hgrc .pre-commit-config.yaml .pre-commit-hooks.yaml .overcommit.yml captainhook.json .simple-git-hooks.json "
-    ".simple-git-hooks.js .simple-git-hooks.cjs hk.pkl prek.toml lefthook.yml lefthook.yaml lefthook.toml "
+    ".hg/hgrc .pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml .overcommit.yml captainhook.json "
+    ".simple-git-hooks.json .simple-git-hooks.js .simple-git-hooks.cjs hk.pkl prek.toml lefthook.yml lefthook.yaml lefthook.toml "
     "lefthook.json .lefthook.yml .lefthook.yaml lefthook-local.yml .config/lefthook.yml .lintstagedrc "
     ".lintstagedrc.json lint-staged.config.js .huskyrc "
     # shells
