@@ -59,17 +59,25 @@ def test_no_command_in_a_box_creates_one(sandbox: Sandbox, tmp_path: Path, run_i
     assert [path for path in AT_THE_TOP if (workspace / path).exists()] == []
 
 
-def test_no_command_in_a_box_changes_one(sandbox: Sandbox, tmp_path: Path, run_in: Any) -> None:
+CHANGING = {
+    "the file": "echo new > '{path}'; rm -f '{path}'",
+    "the folder above": "mv '{top}' moved; mkdir -p '{folder}'; echo new > '{path}'; rm -rf moved",
+    "a link": "mv '{top}' moved; ln -s moved '{top}'; echo new > '{path}'; rm -f '{top}'; mv moved '{top}'",
+}
+
+
+@pytest.mark.parametrize("what", CHANGING)
+def test_no_command_in_a_box_changes_one(sandbox: Sandbox, tmp_path: Path, run_in: Any, what: str) -> None:
     workspace = tmp_path / "workspace"
-    # Of the files, some would lie where a folder of another entry lies.
-    paths = [
-        path for path in [*AT_THE_TOP, "release.jenkinsfile", "shop.code-workspace"] if not path.startswith(".git/")
-    ]
+    more = ("release.jenkinsfile", "shop.code-workspace")
+    paths = [path for path in (*AT_THE_TOP, *more) if not path.startswith(".git/")]
     for path in paths:
         (workspace / path).parent.mkdir(parents=True, exist_ok=True)
         (workspace / path).write_text("old", encoding="utf-8")
-    script = "\n".join(f"echo new > '{path}'; rm -f '{path}'" for path in paths)
-    run_in(sandbox, f"exec 2>/dev/null\n{script}\ntrue", Box(workspace=str(workspace), aside=str(tmp_path)))
+    commands = (CHANGING[what].format(path=each, folder=Path(each).parent, top=Path(each).parts[0]) for each in paths)
+    script = "\n".join(("exec 2>/dev/null", *commands, "true"))
+    (tmp_path / "aside").mkdir()
+    run_in(sandbox, script, Box(workspace=str(workspace), aside=str(tmp_path / "aside")))
 
     assert [path for path in paths if (workspace / path).read_text(encoding="utf-8") != "old"] == []
 

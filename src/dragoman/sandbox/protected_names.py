@@ -51,8 +51,8 @@ PROTECTED_FILES = words(
     # version control and its hooks
     ".git/config .git/config.worktree .git/commondir .git/gitdir .gitmodules .gitconfig .git-credentials .hgrc "
     ".hg/hgrc .pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml .overcommit.yml captainhook.json "
-    ".simple-git-hooks.json .simple-git-hooks.js .simple-git-hooks.cjs hk.pkl prek.toml lefthook.yml lefthook.yaml lefthook.toml "
-    "lefthook.json .lefthook.yml .lefthook.yaml lefthook-local.yml .config/lefthook.yml .lintstagedrc "
+    ".simple-git-hooks.json .simple-git-hooks.js .simple-git-hooks.cjs hk.pkl prek.toml lefthook.yml lefthook.yaml "
+    "lefthook.toml lefthook.json .lefthook.yml .lefthook.yaml lefthook-local.yml .config/lefthook.yml .lintstagedrc "
     ".lintstagedrc.json lint-staged.config.js .huskyrc "
     # shells
     ".profile .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_completion .zshrc .zshenv .zprofile "
