@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.needs("git", package="git"),
 ]
 
-MOST_RUNS = 900
+MOST_RUNS = 700
 """Of the generated lines, in each full test."""
 
 
@@ -340,7 +340,7 @@ def test_generated_lines_do_what_the_analysis_says(
     commands = find_commands(scratch, is_harmless)
     options = {each: find_options(scratch, each) for each in commands}
     generator = Generator(scratch, random.Random(f"{seed} {kind}"), options)
-    counts = {"options": 3, "scripts": 20, "structures": 6000}
+    counts = {"options": 2, "scripts": 15, "structures": 4000}
     lines = {line.text: line for line in getattr(generator, kind)(counts[kind])}
     harmless = [line for line in lines.values() if is_harmless(line.text)]
     generator.random.shuffle(harmless)

@@ -274,6 +274,8 @@ _HELPERS = {"egrep": {"grep"}, "fgrep": {"grep"}, "which": {"sh", "dash"}}
 def find_deeds(trace: str, scratch: Scratch, programs: frozenset[str]) -> Iterator[str]:
     """Everything in a trace that goes beyond reading in the workspace."""
     judge = _Judge(scratch, programs)
+    # `cd` alone is no reading: it tells no more than whether there is such a folder.
+    judge.entered = {os.path.normpath(_plain(path)) for path in re.findall(r' chdir\("((?:[^"\\]|\\.)*)"', trace)}
     for line in trace.split("\n"):
         found = _CALL.match(line)
         if found is not None and "strace: " not in line:
@@ -285,6 +287,7 @@ class _Judge:
         self._home = str(scratch.home)
         self._workspace = str(scratch.workspace)
         self._programs = programs
+        self.entered: set[str] = set()
         helpers = (helper for program in programs for helper in _HELPERS.get(program, ()))
         self._runs = {*programs, *helpers, "bash", *({"git"} if programs & {"git", "gh"} else ())}
 
@@ -335,7 +338,7 @@ class _Judge:
     def _judge_look(self, name: str, rest: str) -> Iterator[str]:
         """Calls that only look: not the content, but whether there is a file, and what it is."""
         for path in map(os.path.normpath, self._paths(rest)):
-            if os.path.basename(path) in ("linked.txt", "missing.txt", "elsewhere"):
+            if os.path.basename(path) in ("linked.txt", "missing.txt", "elsewhere") or path in self.entered:
                 continue  # `ls -l` looks at what a link in the workspace names.
             if path.startswith(f"{self._home}/") and not self._may_read(path) and "AT_EMPTY_PATH" not in rest:
                 yield f"looks at: {path} ({name})"

@@ -134,6 +134,10 @@ def test_a_deep_repository(workspace: Path) -> None:
     assert judge(workspace, "a/b/c/d/e/f/g/main.py") != "protected"
 
 
+def test_a_very_long_path_is_no_error(workspace: Path) -> None:
+    assert judge(workspace, "a/" * 1500 + "b") != "protected"
+
+
 def test_case(workspace: Path) -> None:
     """Some file systems do not distinguish it."""
     (workspace / ".git/config").write_text("[core]\n\thooksPath = Team/Hooks\n", encoding="utf-8")

@@ -188,11 +188,13 @@ def find_repositories(workspace: str) -> tuple[Repository, ...]:
 
 def repositories_above(folder: str) -> Iterator[Repository]:
     """Yield the repositories that a folder is part of."""
-    above = os.path.dirname(folder)
-    if (found := _repository_at(folder)) is not None:
-        yield found
-    if above != folder:
-        yield from repositories_above(above)
+    while True:
+        if (found := _repository_at(folder)) is not None:
+            yield found
+        above = os.path.dirname(folder)
+        if above == folder:
+            return
+        folder = above
 
 
 def _repository_at(top: str) -> Repository | None:
