@@ -91,6 +91,14 @@ def test_every_level_of_settings_counts(workspace: Path, place: str) -> None:
     assert judge(workspace, "team/hooks/pre-push") == "protected"
 
 
+def test_what_the_settings_of_the_user_include(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / ".gitconfig").write_text('[includeIf "gitdir:x"]\n\tpath = workspace/shared.inc\n', encoding="utf-8")
+
+    assert judge(workspace, "shared.inc") == "protected"
+    (workspace / "shared.inc").write_text(SHARED, encoding="utf-8")
+    assert judge(workspace, "team/hooks/pre-push") == "protected"
+
+
 def test_the_environment_counts(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
     monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.hooksPath")

@@ -249,12 +249,13 @@ def find_named_paths(
     Folders for hooks are returned even if they do not exist: git would run what appears there.
     """
     home = environment.get("HOME", "")
-    of_user = [*_settings_in(_files_of_user(environment), home)[0], *_settings_in_environment(environment)]
+    of_user, included_by_user = _settings_in(_files_of_user(environment), home)
+    of_user += _settings_in_environment(environment)
     found: dict[str, None] = {}
     for repository in repositories:
         files = [os.path.join(repository.common, "config"), os.path.join(repository.folder, "config.worktree")]
         settings, included = _settings_in(files, home)
-        candidates = [*included]
+        candidates = [*included, *included_by_user]
         for setting in (*settings, *of_user):
             candidates += _named_by(setting, repository, home)
         for path in candidates:
