@@ -229,6 +229,41 @@ def test_git_reads_the_same(workspace: Path, name: str) -> None:
     assert values[-1] == told.removesuffix("\n")
 
 
+SETUPS = {
+    "nothing": "",
+    "the repository": "git config core.hooksPath team/hooks",
+    "an absolute path": 'git config core.hooksPath "$PWD/team/hooks"',
+    "the user": "git config --global core.hooksPath .my-hooks",
+    "an included file": "git config include.path ../inc; git config --file inc core.hooksPath team",
+    "a condition": "git config includeIf.onbranch:main.path ../inc; git config --file inc core.hooksPath team",
+    "a worktree": "git worktree add -q tree; git config core.hooksPath team; cd tree",
+    "the settings of a worktree": "git worktree add -q tree; git config extensions.worktreeConfig true; cd tree; "
+    "git config --worktree core.hooksPath team",
+    "a submodule": "git init -q ../lib; git -C ../lib commit -q --allow-empty -m x; "
+    "git -c protocol.file.allow=always submodule --quiet add ../lib part; cd part; git config core.hooksPath team",
+    "a nested repository": "git init -q nested; cd nested; git config core.hooksPath ../team",
+}
+
+
+@pytest.mark.needs("git", package="git")
+@pytest.mark.parametrize("name", SETUPS)
+def test_git_takes_no_hooks_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Git itself says where it looks for hooks; that place has to be protected."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (tmp_path / ".gitconfig").write_text("[user]\n\tname = a\n\temail = b\n", encoding="utf-8")
+    start = "git init -q -b main . && git commit -q --allow-empty -m x"
+    script = f"{start}\n{SETUPS[name]}\ngit rev-parse --git-path hooks; pwd"
+    ran = subprocess.run(["sh", "-ec", script], cwd=workspace, capture_output=True, text=True, check=True)
+    told, folder = ran.stdout.splitlines()[-2:]
+    hooks = os.path.realpath(os.path.join(folder, told))
+
+    assert hooks.startswith(f"{workspace}/")
+    assert judge(workspace, os.path.relpath(f"{hooks}/pre-commit", workspace)) == "protected"
+
+
 def test_a_path_with_odd_characters_is_no_error(workspace: Path) -> None:
     (workspace / ".git/config").write_bytes(b"[core]\n\thooksPath = a\0b\xff\n\tfsmonitor = \0\n")
 
