@@ -30,7 +30,7 @@ PROTECTED_FOLDERS = words(
     ".config/emacs .config/helix .config/zed .devcontainer .idx .codesandbox "
     # agents
     ".claude .codex .cursor .gemini .windsurf .continue .roo .clinerules .kiro .amazonq .opencode .augment .qwen .trae "
-    ".junie .factory .github/hooks .config/opencode .config/goose "
+    ".junie .factory .copilot .github/copilot .github/hooks .config/opencode .config/goose "
     # continuous integration
     ".github/workflows .github/actions .gitea/workflows .forgejo/workflows .gitlab/agents .gitlab/ci .circleci "
     ".buildkite .semaphore .teamcity .woodpecker .builds .tekton .azure-pipelines .azuredevops bamboo-specs "
