@@ -159,6 +159,8 @@ def test_other_spellings(path: str) -> None:
         "tests/conftest.py",
         "AGENTS.md",
         "misery.toml",
+        "model.pth",
+        "checkpoints/best.pth",
         "config~1",
         "config",
         "my.bashrc",

@@ -87,9 +87,9 @@ PROTECTED_PATTERNS = words(
     "Jenkinsfile.* *.jenkinsfile azure-pipelines*.yml azure-pipelines*.yaml *.gitlab-ci.yml *.code-workspace "
     "*.sublime-project lefthook*.yml lefthook*.yaml lefthook*.toml lefthook*.json lefthook*.jsonc .lefthook*.yml "
     ".lefthook*.yaml .lefthook*.toml .lefthook*.json .lefthook*.jsonc .lintstagedrc.* lint-staged.config.* .huskyrc.* "
-    "mise.*.toml .mise.*.toml *.pth"
+    "mise.*.toml .mise.*.toml site-packages/*.pth dist-packages/*.pth"
 )
-"""Names of files, anywhere in a workspace; `*` stands for any characters."""
+"""Files, anywhere in a workspace; `*` stands for any characters of a name. Models of PyTorch end in `.pth`, too."""
 
 # --------------------------------------------------------------------------------------------------------------------
 # The check. Names are compared in one spelling: case, look-alike letters, invisible characters, and the short names,
@@ -110,7 +110,7 @@ def is_protected(relative: str) -> bool:
         # By convention, a bare repository is called `NAME.git`.
         if rest[0].endswith(".git") and _is_protected_in_git(rest[1:]):
             return True
-    return bool(parts) and any(fnmatchcase(parts[-1], pattern) for pattern in _PATTERNS)
+    return any(fnmatchcase("/".join(parts[-pattern.count("/") - 1 :]), pattern) for pattern in _PATTERNS)
 
 
 def _is_protected_in_git(parts: tuple[str, ...]) -> bool:
