@@ -25,7 +25,8 @@ from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
 from dragoman.own_code import SEARCH_PATH, is_below, script_command
-from dragoman.sandbox.protection import PROTECTED, WATCHED, closing, words
+from dragoman.sandbox.protected_names import words
+from dragoman.sandbox.protection import PROTECTED, WATCHED, closing
 
 # --------------------------------------------------------------------------------------------------------------------
 # The permissions of a command, and the command line that enforces them.

@@ -52,7 +52,7 @@ class BubblewrapSandbox(Sandbox):
         user = find_user(box.workspace)
         box = fit_to_user(box, user)
         protection = plan_protection(box.workspace, box.protected, (*box.watched, *own_paths(box.workspace)))
-        guard = PathSnapshot(box.workspace, protection.guarded, box.aside)
+        guard = PathSnapshot(box.workspace, protection.guarded, box.aside, protection.repositories)
         placeholders = Placeholders(box.workspace, protection.absent, protection.guarded)
         descriptors: list[int] = []
         try:

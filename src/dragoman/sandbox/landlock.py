@@ -264,7 +264,8 @@ class LandlockSandbox(Sandbox):
         box = fit_to_user(box, user)
         command = script_command(_ENTER, box.workspace, *box.writable)
         protection = plan_protection(box.workspace, box.protected, (*box.watched, *own_paths(box.workspace)))
-        guard = PathSnapshot(box.workspace, [*protection.fixed, *protection.absent, *protection.guarded], box.aside)
+        paths = [*protection.fixed, *protection.absent, *protection.guarded]
+        guard = PathSnapshot(box.workspace, paths, box.aside, protection.repositories)
         private = PrivateFolder(user)
         try:
             settings = self._settings(box, private.path) | {

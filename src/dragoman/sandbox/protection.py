@@ -10,146 +10,22 @@ import shutil
 import stat
 import tempfile
 import time
-import unicodedata
-from collections import deque
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
 from dragoman.errors import ConfigError
-
-# --------------------------------------------------------------------------------------------------------------------
-# Paths whose content is trusted later: git hooks, the settings of dragoman, start-up files of shells and editors.
-#
-# No call of a model may change them unnoticed, or create them: a new file is as dangerous as a changed one. This is
-# data and one pure function, which the file tools and the sandbox share.
-
-
-def words(text: str) -> tuple[str, ...]:
-    """Split a text into words: this keeps long lists of names readable."""
-    return tuple(text.split())
-
-
-PROTECTED_FOLDERS = words(
-    ".git/hooks .git/info .husky .dragoman .config/dragoman .local/state/dragoman .github/workflows .vscode .idea "
-    ".zed .claude .codex .cursor .gemini .ssh .gnupg .config/git .config/fish .config/autostart .config/systemd"
+from dragoman.own_code import is_below
+from dragoman.sandbox.protected_names import PROTECTED_FILES, PROTECTED_FOLDERS, PROTECTED_PATTERNS, words
+from dragoman.sandbox.repositories import (
+    Repository,
+    find_named_paths,
+    find_rebase_lists,
+    find_repositories,
+    find_worktrees,
+    repositories_above,
 )
-"""Folders, with everything below them, anywhere in a workspace."""
-
-PROTECTED_FILES = words(
-    ".git/config .git/config.worktree .gitmodules .gitconfig dragoman.toml .dragoman.toml .mcp.json .envrc "
-    ".profile .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .zshrc .zshenv .zprofile .zlogin "
-    ".zlogout .kshrc .cshrc .tcshrc .login .logout .inputrc .xprofile .xsessionrc .pam_environment .vimrc .exrc "
-    ".npmrc .pypirc .netrc .gitlab-ci.yml"
-)
-"""Files, anywhere in a workspace."""
-
-_FOLDERS = tuple(tuple(each.split("/")) for each in PROTECTED_FOLDERS)
-_FILES = tuple(tuple(each.split("/")) for each in PROTECTED_FILES)
-# Nested repositories and submodules have hooks and settings as well.
-# Files that name their locations count too: `commondir` and `gitdir` name folders, the index names submodules.
-_GIT_FILES = ("config", "config.worktree", "commondir", "gitdir", "index")
-_GIT_FOLDERS = ("hooks", "info")
-
-
-def is_protected(relative: str) -> bool:
-    """Whether a change of this path affects what is trusted later.
-
-    The path is only text: a caller that follows links has to check both the given path and the resolved one. Other
-    spellings are normalised: case, look-alike letters, invisible characters, and the short names, trailing dots and
-    streams of Windows, because some file systems treat each of them as the same name.
-    """
-    parts = _parts(relative)
-    for start in range(len(parts)):
-        rest = parts[start:]
-        # `.git` may also be a file that names the location of the repository, with its own hooks.
-        if rest == (".git",) or rest in _FILES:
-            return True
-        if any(rest[: len(folder)] == folder for folder in _FOLDERS):
-            return True
-        # By convention, a bare repository is called `NAME.git`.
-        if rest[0].endswith(".git") and _is_inside_git(rest[1:]):
-            return True
-    return False
-
-
-def _is_inside_git(parts: tuple[str, ...]) -> bool:
-    """Whether it is a setting or hook at any depth of a `.git` folder, such as `.git/modules/NAME/hooks`."""
-    return parts[-1:] != () and (parts[-1] in _GIT_FILES or any(part in _GIT_FOLDERS for part in parts))
-
-
-def _parts(relative: str) -> tuple[str, ...]:
-    found: list[str] = []
-    for part in _plain(relative).split("/"):
-        name = part if part in (".", "..") else part.partition(":")[0].rstrip(". ")
-        if name == "..":
-            del found[-1:]
-        elif name not in ("", "."):
-            found.append(".git" if name == "git~1" else name)
-    return tuple(found)
-
-
-def _plain(text: str) -> str:
-    text = text.replace("\\", "/")
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-        text = "".join(letter for letter in text if unicodedata.category(letter) not in ("Cf", "Mn"))
-    return text.partition("\0")[0].casefold()
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Nested repositories in a workspace: each has hooks and settings that git runs automatically.
-
-_MOST_FOLDERS = 200
-_DEEPEST = 4
-_PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "target", "__pycache__", ".tox", ".mypy_cache", "objects"})
-
-
-def paths_of_repositories(workspace: str) -> tuple[str, ...]:
-    """Return the protected paths of nested repositories and submodules, relative to the workspace.
-
-    The search is bounded: a few levels deep and two hundred folders, breadth first.
-    """
-    found: list[str] = []
-    waiting = deque([("", 0)])
-    for _ in range(_MOST_FOLDERS):
-        if not waiting:
-            break
-        folder, depth = waiting.popleft()
-        names = _names(os.path.join(workspace, folder))
-        if folder and ".git" in names:
-            above = f"{folder}/.git"
-            found += [above] if os.path.isfile(os.path.join(workspace, above)) else _of(above)
-        if {"HEAD", "config", "objects"} <= names.keys() and folder != ".git":
-            found += _of(folder)
-        for name, is_folder in names.items():
-            below = f"{folder}/{name}" if folder else name
-            if is_folder and depth < _DEEPEST and name not in _PASSED_OVER and _may_hold_repositories(below):
-                waiting.append((below, depth + 1))
-    return tuple(dict.fromkeys(found))
-
-
-def _of(repository: str) -> list[str]:
-    return [f"{repository}/hooks", f"{repository}/config"]
-
-
-def _may_hold_repositories(folder: str) -> bool:
-    """Whether to search a folder; inside `.git` only the submodules matter."""
-    parts = folder.split("/")
-    if ".git" not in parts:
-        return True
-    inside = parts[parts.index(".git") + 1 :]
-    return not inside or inside[0] == "modules"
-
-
-def _names(folder: str) -> dict[str, bool]:
-    """Return the names in a folder, and whether each is a folder."""
-    try:
-        with os.scandir(folder) as entries:
-            return {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
-    except OSError:
-        return {}
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # The real locations of the protected paths, and how each is protected.
@@ -178,6 +54,8 @@ class PathProtection(Struct):
     """They do not exist, and get a placeholder."""
     guarded: list[str] = []
     """Links, and watched paths that do not exist: they are checked after the command."""
+    repositories: tuple[Repository, ...] = ()
+    """The repositories whose rebases are checked after the command."""
 
 
 def plan_protection(workspace: str, protected: tuple[str, ...], watched: tuple[str, ...] = ()) -> PathProtection:
@@ -185,18 +63,70 @@ def plan_protection(workspace: str, protected: tuple[str, ...], watched: tuple[s
     protection = PathProtection()
     for path in protected:
         _follow(protection, workspace, path, hold=True)
-    for path in paths_of_repositories(workspace) if protected else ():
-        # Only the repository itself is anchored: a mount on every folder above it would split the workspace, and files
-        # cannot be renamed across mounts.
-        parts = path.split("/")
-        _follow(
-            protection, workspace, path, hold=True, first=parts.index(".git") if ".git" in parts else len(parts) - 2
-        )
-    for path in watched:
+    if protected:
+        _add_repositories(protection, workspace)
+    for path in (*watched, *_find_patterns(workspace)) if watched else ():
         _follow(protection, workspace, path, hold=False)
-    for field in protection.__struct_fields__:
+    for field in ("fixed", "anchors", "absent", "guarded"):
         setattr(protection, field, sorted(dict.fromkeys(getattr(protection, field))))
     return protection
+
+
+def find_protected_places(workspace: str) -> tuple[str, ...]:
+    """Return the full paths that are protected in a workspace although their names do not show it, and some that do.
+
+    They are behind a link with a protected name, or the settings of git name them. The path is a real one.
+    """
+    protection = plan_protection(workspace, PROTECTED, WATCHED)
+    return (*protection.fixed, *protection.guarded)
+
+
+def is_protected_place(path: str, workspace: str, places: tuple[str, ...]) -> bool:
+    """Whether a real path is in one of these places, or named by the settings of a repository above it."""
+    repositories = tuple(repositories_above(os.path.dirname(path)))
+    named = (os.path.join(workspace, each) for each in find_named_paths(workspace, repositories))
+    # Some file systems do not distinguish case.
+    return any(is_below(path.casefold(), place.casefold()) for place in (*places, *named))
+
+
+def _add_repositories(protection: PathProtection, workspace: str) -> None:
+    protection.repositories = find_repositories(workspace)
+    for repository in protection.repositories:
+        pointer = os.path.join(repository.top, ".git")
+        if os.path.isfile(pointer) and is_below(pointer, workspace):
+            protection.fixed.append(pointer)
+        # The files of the main repository are in the lists.
+        if os.path.isdir(repository.folder) and repository.folder != os.path.join(workspace, ".git"):
+            _add_files(protection, workspace, repository.folder, hooks=True)
+        for worktree in find_worktrees(repository):
+            _add_files(protection, workspace, worktree, hooks=False)
+    for path in find_named_paths(workspace, protection.repositories):
+        # The folders above are not anchored: files cannot be renamed across mounts. So they may be moved, and the path
+        # is checked after the command as well.
+        _follow(protection, workspace, path, hold=False, first=len(path.split("/")) - 1)
+        protection.guarded.append(os.path.join(workspace, path))
+
+
+def _add_files(protection: PathProtection, workspace: str, folder: str, *, hooks: bool) -> None:
+    """Protect the settings of a repository, or of a worktree, and the files that say where settings are."""
+    if not is_below(folder, workspace):
+        return
+    parts = [part for part in os.path.relpath(folder, workspace).split("/") if part != "."]
+    # Only the repository itself is anchored: a mount on every folder above it would split the workspace.
+    first = parts.index(".git") if ".git" in parts else max(len(parts) - 1, 0)
+    for name in ("hooks", "config") if hooks else ():
+        _follow(protection, workspace, "/".join((*parts, name)), hold=True, first=first)
+    for name in ("commondir", "config.worktree", *(() if hooks else ("gitdir",))):
+        _follow(protection, workspace, "/".join((*parts, name)), hold=False, first=first)
+
+
+def _find_patterns(workspace: str) -> list[str]:
+    """The files at the top of a workspace whose names match a pattern."""
+    try:
+        names = os.listdir(workspace)
+    except OSError:
+        return []
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in PROTECTED_PATTERNS)]
 
 
 def open_below(workspace: str, path: str) -> int:
@@ -237,7 +167,10 @@ def _follow(
         except FileNotFoundError:
             state = None
         if state is None or is_placeholder(state):
-            (protection.absent if hold else protection.guarded).append(here)
+            # A folder above a watched path may be created; what matters is the path itself.
+            (protection.absent if hold else protection.guarded).append(
+                here if hold else os.path.join(here, *parts[index + 1 :])
+            )
             return
         if stat.S_ISLNK(state.st_mode):
             protection.guarded.append(here)
@@ -363,12 +296,16 @@ _NOTHING = _State()
 class PathSnapshot:
     """The state of some paths of a workspace before a command ran in it."""
 
-    def __init__(self, workspace: str, paths: list[str], aside: str | None = None) -> None:
+    def __init__(
+        self, workspace: str, paths: list[str], aside: str | None = None, repositories: tuple[Repository, ...] = ()
+    ) -> None:
         self._workspace = workspace
         self._aside = aside
         self._bytes = _MOST_BYTES
         self._count = _MOST_ENTRIES
         self._before: dict[str, _State] = {}
+        self._repositories = repositories
+        self._lists = find_rebase_lists(workspace, repositories)
         if paths:
             with _opened(workspace) as folder:
                 for path in paths:
@@ -393,9 +330,26 @@ class PathSnapshot:
                     whole = self._restore_at(folder, relative, before)
                 except OSError:
                     whole = False
-                kept = f"the other version is in {self._aside}" if self._aside else "there was no other version"
-                changed.append(f"{relative} ({kept if whole else 'could not be restored'})")
+                changed.append(self._describe(relative, whole))
+            changed += self._remove_rebase_lists(folder)
         return tuple(changed)
+
+    def _describe(self, relative: str, whole: bool) -> str:
+        kept = f"the other version is in {self._aside}" if self._aside else "there was no other version"
+        return f"{relative} ({kept if whole else 'could not be restored'})"
+
+    def _remove_rebase_lists(self, folder: int) -> Iterator[str]:
+        """Remove the lists of rebases with new commands: git would run those at `git rebase --continue`.
+
+        Other lists stay, so that a rebase can be continued by the next command.
+        """
+        for relative, commands in find_rebase_lists(self._workspace, self._repositories).items():
+            if commands - self._lists.get(relative, frozenset()):
+                try:
+                    whole = self._restore_at(folder, relative, _NOTHING)
+                except OSError:
+                    whole = False
+                yield self._describe(relative, whole)
 
     def _look_at(self, folder: int, relative: str) -> _State:
         *above, name = relative.split("/")
@@ -403,11 +357,9 @@ class PathSnapshot:
             for part in above:
                 try:
                     folder = stack.enter_context(_opened(part, folder))
-                except FileNotFoundError:
-                    return _NOTHING
                 except OSError:
                     # A link or a file replaced a folder: the path may now lead to other files.
-                    return _State(kind="diverted")
+                    return _NOTHING if _is_absent(folder, part) else _State(kind="diverted")
             return self._look(folder, name)
 
     def _look(self, folder: int, name: str) -> _State:
@@ -446,11 +398,12 @@ class PathSnapshot:
             for part in above:
                 try:
                     inner = _opened(part, folder)
-                except OSError as problem:
-                    if not isinstance(problem, FileNotFoundError):
-                        self._set_aside(folder, part)
-                    elif before.kind == "nothing":
+                except OSError:
+                    is_absent = _is_absent(folder, part)
+                    if is_absent and before.kind == "nothing":
                         return True
+                    if not is_absent:
+                        self._set_aside(folder, part)
                     inner = self._make_folder(folder, part)
                 folder = stack.enter_context(inner)
             return self._restore(folder, name, before)
@@ -500,6 +453,14 @@ def _give(descriptor: int, state: _State) -> None:
     """Give a new file or an empty folder to its owner. Another user may have put a folder of ours in its place."""
     if state.owner is not None and (state.kind == "file" or not os.listdir(descriptor)):
         os.fchown(descriptor, *state.owner)
+
+
+def _is_absent(folder: int, name: str) -> bool:
+    """Whether nothing has this name, or one of our placeholders."""
+    try:
+        return is_placeholder(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except FileNotFoundError:
+        return True
 
 
 def _make(folder: int, name: str, state: _State) -> bool:

@@ -35,7 +35,8 @@ from dragoman.builtin.files.text import (
 from dragoman.builtin.files.tree import PathPattern, Walk, split_base
 from dragoman.builtin.files.workspace import Found, OutsideError, Workspace, counted, explained, identity_of, quoted
 from dragoman.own_code import is_below, is_own_code
-from dragoman.sandbox.protection import closing, is_protected
+from dragoman.sandbox.protected_names import is_protected
+from dragoman.sandbox.protection import closing, is_protected_place
 from dragoman.tools import Context, Error, ToolContext, tool_from_function
 from dragoman.tools.results import part_of_bytes
 from dragoman.types import Access, Image, JsonObject, Operand, Tool
@@ -70,6 +71,9 @@ def operands_of(workspace: Workspace, found: Found, access: Access) -> list[Oper
     # Whoever works in his home folder did not mean his keys by it.
     is_inside = not any(is_below(real, secret) for secret in workspace.secrets)
     values = [found.real] if found.path == found.real else [found.real, found.path]
+    is_protected_here = found.protected or any(is_own_code(workspace.absolute(each), workspace.path) for each in values)
+    if access == "write" and not is_protected_here:
+        is_protected_here = is_protected_place(real, workspace.path, workspace.protected_places)
     return [
         Operand(
             "path",
@@ -77,7 +81,7 @@ def operands_of(workspace: Workspace, found: Found, access: Access) -> list[Oper
             access,
             real=real,
             inside=is_inside,
-            protected=found.protected or any(is_own_code(workspace.absolute(each), workspace.path) for each in values),
+            protected=is_protected_here,
             identity=found.identity,
             digest=found.digest if access == "write" else "",
         )

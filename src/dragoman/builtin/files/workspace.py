@@ -17,7 +17,8 @@ from typing import Literal
 from msgspec import Struct
 
 from dragoman.sandbox.boxes import secrets_below, system_secrets
-from dragoman.sandbox.protection import closing, is_protected
+from dragoman.sandbox.protected_names import is_protected
+from dragoman.sandbox.protection import closing, find_protected_places
 from dragoman.tools import Error, ToolContext
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -422,6 +423,11 @@ class Workspace:
     def secrets(self) -> frozenset[str]:
         """Where the user and the system keep secrets, as far as that is in here: it does not count as the workspace."""
         return frozenset(secrets_below([self.path], system_secrets()))
+
+    @cached_property
+    def protected_places(self) -> tuple[str, ...]:
+        """Full paths that are protected because of a link or the settings of git, whatever their names are."""
+        return find_protected_places(self.path)
 
     def absolute(self, relative: str) -> str:
         return self.path if relative == "." else f"{self.path.rstrip('/')}/{relative}"

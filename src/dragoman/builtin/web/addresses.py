@@ -9,7 +9,7 @@ from urllib.parse import quote, urljoin
 
 from msgspec import Struct
 
-from dragoman.sandbox.protection import words
+from dragoman.sandbox.protected_names import words
 from dragoman.tools import Error
 
 # --------------------------------------------------------------------------------------------------------------------
