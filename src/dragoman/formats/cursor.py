@@ -496,6 +496,11 @@ class Cursor:
         self.note(span[0], "text", why)
         self.out.append(ThinkingDelta(raw) if self.refusing else TextDelta(raw))
 
+    @property
+    def begins_message(self) -> bool:
+        """Whether only white space is before the tile."""
+        return True
+
     def enter_thinking(self, closer: str) -> None:
         """Start a stretch of reasoning that ends with this marker; the engine continues from here."""
 

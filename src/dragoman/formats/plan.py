@@ -104,7 +104,7 @@ class LineFilter:
             if not word or self._may_begin(word):
                 return WAITS if len(head) <= _LONG else WAKES
         elif word:
-            if following in "/> \t[:" and self._may_begin(word):
+            if following in "/> \t[:({<=" and self._may_begin(word):
                 return WAKES
         elif following in lines.first_characters:
             return WAKES
@@ -311,7 +311,10 @@ class Plan:
         unmarked: bool = True,
         thinking: Iterable[tuple[str, str]] = (),
         entries: Iterable[Entry] = (),
+        improvised: Entry | None = None,
     ) -> None:
+        self.improvised = improvised
+        """The reader that gets whatever no entry of an opener at the start of a line can read."""
         self._takes_unmarked = unmarked
         self.openers: dict[str, list[Entry]] = {}
         self.section_ends: set[str] = set()
@@ -325,6 +328,8 @@ class Plan:
         for entry in entries:
             for opener in entry.openers:
                 self.openers.setdefault(opener, []).append(entry)
+        if improvised is not None:
+            self.line_entries.append(improvised)
         self._watch_text()
 
     def _watch_text(self) -> None:

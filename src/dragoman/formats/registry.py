@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dragoman.errors import ConfigError, UnknownFormat
 from dragoman.formats.catalogue import ROWS
+from dragoman.formats.improvised.entry import Improvised
 from dragoman.formats.plan import Plan
 from dragoman.formats.template import Format
 from dragoman.formats.thinking import SuffixedThink, pairs
@@ -94,9 +95,9 @@ def _kept_plan(name: str, *, loose: bool, more_thinking: bool) -> Plan:
             plan = Plan(
                 (row for row in _rows.values() if row.in_auto),
                 named=False,
-                unmarked=not loose,
                 thinking=pairs(named=more_thinking),
                 entries=(SuffixedThink(),),
+                improvised=Improvised(),
             )
         else:
             plan = Plan([row], named=True, thinking=pairs(named=True) if more_thinking else ())

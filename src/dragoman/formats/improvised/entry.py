@@ -1,0 +1,45 @@
+"""The entry of the catalogue for improvised calls, which the parser tries at the start of a line."""
+
+from __future__ import annotations
+
+from dragoman.formats.cursor import Cursor, NotACall, Reader
+from dragoman.formats.improvised.reader import ImprovisedReader
+from dragoman.formats.loose.candidates import OfferedNames
+from dragoman.formats.template import Entry, Place
+
+IMPROVISED = "improvised"
+LONGEST = 262_144
+"""The maximal number of characters that the parser holds until the call is read."""
+
+
+class Improvised(Entry):
+    """A call of an offered tool in markup that no format describes. It is read when the reply has ended."""
+
+    format = IMPROVISED
+    openers: tuple[str, ...] = ()
+    place: Place = "line"
+    line_gate = r"[@/!$|｜\[]|[^\W\d][\w.\-:]*[ \t]*[({<=:]"
+    line_characters = "@/!$|｜[<"
+    line_is_named = True
+
+    def read(self, cursor: Cursor) -> Reader:
+        if cursor.tools is None:
+            raise NotACall("no tools to compare names with")
+        reader = ImprovisedReader(OfferedNames(cursor.tools))
+        is_first = cursor.begins_message
+        while (begins := reader.begins(cursor.text, cursor.position, final=cursor.final)) is None:
+            yield
+        if not begins:
+            raise NotACall("no offered name with arguments follows")
+        while not cursor.final:
+            if len(cursor.text) - cursor.position > LONGEST:
+                raise NotACall("the text is too long for a call without a known format")
+            yield
+        call = reader.read(cursor.text, cursor.position, is_first=is_first)
+        if call is None:
+            raise NotACall("the arguments do not satisfy the schema, or something else is on the lines of the call")
+        cursor.position = call.end
+        if not cursor.refusing:
+            cursor.region = call.region
+        cursor.repair(*call.arguments.repairs)
+        cursor.finish_call(call.name, call.arguments.values, changes=call.arguments.changes)
