@@ -133,11 +133,6 @@ def stricter(one: str | Profile, other: str | Profile) -> Profile:
     )
 
 
-def is_exec(tool: Tool | None) -> bool:
-    """Whether a tool runs commands, writes files or acts on another system. Its registration says so."""
-    return tool is not None and (tool.metadata.get("class") == "exec" or tool.metadata.get("exec") is True)
-
-
 def find_doubt(call: ToolCall, tool: Tool) -> str:
     """Return why the origin of a call needs an approval that no permission rule can replace; empty if it does not."""
     provenance = call.provenance
@@ -157,7 +152,7 @@ def name_level(call: ToolCall) -> str:
 
 def _asks_as_exec(level: str | None, tool: Tool | None) -> bool:
     """The rule for tools of class `exec`. A call without a level counts as a call without a wrapper."""
-    return level not in _WRAPPED and is_exec(tool)
+    return level not in _WRAPPED and tool is not None and tool.is_exec
 
 
 def decide(situation: Situation, profile: Profile) -> Judgement:

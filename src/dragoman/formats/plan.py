@@ -65,7 +65,8 @@ class LineStarts:
         self.entries = tuple(entries)
         words = tuple(words)
         self.words = Markers(words) if words else None
-        self.word_starts = frozenset(word[:end] for word in words for end in range(len(word) + 1))
+        labels = (label for entry in self.entries for label in entry.line_labels)
+        self.word_starts = frozenset(word[:end] for word in (*words, *labels) for end in range(len(word) + 1))
         self.gated = bool(self.entries) or self.words is not None
         self.watched = watched or self.gated
         """Whether the parser must track where lines begin."""
@@ -106,8 +107,8 @@ class LineFilter:
         elif word:
             if following in "/> \t[:({<=" and self._may_begin(word):
                 return WAKES
-        elif following in lines.first_characters:
-            return WAKES
+        elif following in lines.first_characters or (following > "\u2000" and lines.open_to_names):
+            return WAKES  # a symbol may be the sigil of a call
         return PASSES if self._wakes(head) is None else WAKES
 
     def _may_begin(self, word: str) -> bool:

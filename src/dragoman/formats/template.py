@@ -179,11 +179,13 @@ class Entry(ABC):
     """The template that it was compiled from, if any."""
     follows = "{[<(n"
     """The characters that can follow the opener and white space: each of `{[<(`, and `n` for any other character, such
-    as the first one of a name. This and the next three attributes save attempts that must fail."""
+    as the first one of a name. This and the next four attributes save attempts that must fail."""
     line_gate = ""
     """A pattern for the beginning of a line, for an entry without openers."""
     line_characters = ""
     line_is_named = False
+    line_labels: tuple[str, ...] = ()
+    """Words other than names that may begin its line."""
     keeps_envelope = False
     """Loose mode would lose a part of the envelope: ids, or text next to the calls."""
 

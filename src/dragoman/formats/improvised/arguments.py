@@ -60,8 +60,11 @@ def fit(read: Arguments, tool: Tool) -> Arguments | None:
 _glue = re.compile(
     rf"""(?:
       \s++
+    | :\d{{1,4}}\b
     | ["'`*\]>|｜:,=;]
     | ->
+    | [ \t]?\((?:id:?\s?)?(?:call|toolu|id|chatcmpl)[\w\-]{{1,80}}\)
+    | (?:id|call_id|tool_call_id)\s*[=:]\s*["']?[\w\-]{{1,80}}["']?
     | </{SIGIL}[\w.:\-]{{1,60}}\s*[|｜]{{0,2}}>
     | <\|[^|<>\s]{{1,40}}\|>
     | <{SIGIL}(?:{_CONTAINERS})(?:\s+type\s*=\s*["']\w+["'])?\s*[|｜]{{0,2}}>
@@ -72,6 +75,7 @@ _glue = re.compile(
     re.VERBOSE,
 ).match
 _GLUE_LIMIT = 300
+_closing = re.compile(r"\s*</").match
 _pair_starts = re.compile(rf"[\"'`*]*({_KEY})[\"'`*]*[ \t]*[=:]").match
 
 
@@ -91,22 +95,28 @@ def begins(text: str, position: int, tool: Tool, *, in_tag: bool) -> bool:
 def read_after(text: str, position: int, tool: Tool, *, in_tag: bool, tag: str = "") -> Arguments | None:
     """Read the arguments after a name. `in_tag`: the name is inside a tag; `tag` is the word of that tag."""
     if text.startswith(("(", " ("), position):
-        return _read_python(text, text.index("(", position) + 1, tool)
+        read = _read_python(text, text.index("(", position) + 1, tool)
+        if read is not None:
+            return read
     given: JsonObject = {}
     repairs: list[str] = []
     if in_tag:
         attributes = read_attributes(text, position, tool)
         if attributes is None:
-            return None
+            return _read_body(text, position, tool, "")
         given, position, repairs, closed = attributes
         if closed:
             return Arguments(given, position, "attributes", repairs)
-    read = _read_body(text, position, tool, tag)
+    read = _read_body(text, position, tool, tag) if not (given and _closes(text, position)) else None
     if read is None:
         return Arguments(given, position, "attributes", repairs) if given and in_tag else None
     read.values = given | read.values
     read.repairs = [*repairs, *read.repairs]
     return read
+
+
+def _closes(text: str, position: int) -> bool:
+    return _closing(text, position) is not None
 
 
 def _skip_glue(text: str, position: int) -> int:
@@ -219,8 +229,9 @@ def _attribute_end(text: str, start: int, quote: str) -> int:
 
 _item = re.compile(
     rf"""<\s?{SIGIL}({_KEY})
-        (?: \s*[=:]\s*["']?({_KEY})["']?
-          | \s+(?:name|key|param|parameter)\s*=\s*["']?({_KEY})["']? )?
+        (?: \s*[=:]\s*["']?({_KEY})["']? )?
+        (?: \s+(?!(?:name|key|param|parameter)\s*=)[\w\-]+\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s<>"']+) )*
+        (?: \s+(?:name|key|param|parameter)\s*=\s*["']?({_KEY})["']? )?
         (?: \s+[\w\-]+\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s<>"']+) )*
         \s*[|｜]{{0,2}}>""",
     re.VERBOSE,
@@ -235,6 +246,7 @@ _keyed_value = re.compile(
 ).match
 _any_tag = re.compile(rf"</?{SIGIL}[^\W\d][\w.\-]*[^<>]*>").search
 _blanks = re.compile(r"[\s,]*").match
+_own_lines = re.compile(r"\A[ \t]*\r?\n|\r?\n[ \t]*\Z").sub
 
 
 @lru_cache(256)
@@ -261,7 +273,8 @@ def read_elements(text: str, position: int, tool: Tool) -> Arguments | None:
             if stop is None:
                 return None
             repairs.append("closed_wrapper")
-            raw, end = text[start : stop.start()], stop.start()
+            raw = text[start : stop.start()]
+            end = stop.end() if stop[0].startswith("</") else stop.start()
         else:
             raw, end = text[start : closed.start()], closed.end()
         if key in values:
@@ -291,8 +304,9 @@ def _open_item(text: str, position: int, tool: Tool) -> tuple[str, str, int] | N
 
 
 def _element_value(raw: str, tool: Tool, key: str, repairs: list[str]) -> Any:
-    raw = raw.removeprefix("\r").removeprefix("\n")
-    raw = raw.removesuffix("\n").removesuffix("\r")
+    raw = _own_lines("", raw)
+    if "\n" not in raw:
+        raw = raw.strip()
     if raw.lstrip().startswith("<![CDATA[") and raw.rstrip().endswith("]]>"):
         return _typed(raw.strip()[9:-3], tool, key)
     if "&" in raw and (plain := unescape(raw)) != raw:

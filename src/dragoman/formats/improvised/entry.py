@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.formats.cursor import Cursor, NotACall, Reader
-from dragoman.formats.improvised.reader import ImprovisedReader
+from dragoman.formats.improvised.reader import LABELS, ImprovisedReader
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import Entry, Place
 
@@ -18,16 +18,17 @@ class Improvised(Entry):
     format = IMPROVISED
     openers: tuple[str, ...] = ()
     place: Place = "line"
-    line_gate = r"[@/!$|｜\[]|[^\W\d][\w.\-:]*[ \t]*[({<=:]"
-    line_characters = "@/!$|｜[<"
+    line_gate = r"[@/!$|｜\[{]|&[lq#]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
+    line_characters = "@/!$|｜[<{&"
     line_is_named = True
+    line_labels = LABELS
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
             raise NotACall("no tools to compare names with")
         reader = ImprovisedReader(OfferedNames(cursor.tools))
         is_first = cursor.begins_message
-        while (begins := reader.begins(cursor.text, cursor.position, final=cursor.final)) is None:
+        while (begins := self._begins(reader, cursor, is_first=is_first)) is None:
             yield
         if not begins:
             raise NotACall("no offered name with arguments follows")
@@ -35,11 +36,16 @@ class Improvised(Entry):
             if len(cursor.text) - cursor.position > LONGEST:
                 raise NotACall("the text is too long for a call without a known format")
             yield
-        call = reader.read(cursor.text, cursor.position, is_first=is_first)
-        if call is None:
+        start = cursor.position
+        calls = reader.read(cursor.text, start, is_first=is_first)
+        if not calls:
             raise NotACall("the arguments do not satisfy the schema, or something else is on the lines of the call")
-        cursor.position = call.end
-        if not cursor.refusing:
-            cursor.region = call.region
-        cursor.repair(*call.arguments.repairs)
-        cursor.finish_call(call.name, call.arguments.values, changes=call.arguments.changes)
+        for call in calls:
+            cursor.position = call.end
+            if not cursor.refusing:
+                cursor.region = call.region
+            cursor.repair(*call.arguments.repairs)
+            cursor.finish_call(call.name, call.arguments.values, changes=call.arguments.changes)
+
+    def _begins(self, reader: ImprovisedReader, cursor: Cursor, *, is_first: bool) -> bool | None:
+        return reader.begins(cursor.text, cursor.position, final=cursor.final, is_first=is_first)

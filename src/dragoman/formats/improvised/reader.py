@@ -5,24 +5,24 @@ can be complete, so this reader has none. It relies on what all improvised calls
 the place of a name, and arguments that satisfy the schema of that tool, in one of five notations (`arguments.py`).
 What surrounds the call decides how far it can be trusted:
 
-- `marked`: tags, sigils, bracketed labels or the label of a fence are before the name, and nothing else is on the
-  lines of the call.
+- `marked`: tags, sigils, bracketed labels or the label of a fence surround the call, and nothing else is on its lines.
 - `message`: the call is the whole message.
 - `last_line`: the last line is nothing but `NAME(...)`.
 
-Anything else is not a call here. `dragoman.formats.loose` still finds it, as a suspect.
+Anything else is not a call here. The loose scanner still finds it, as a suspect.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.improvised.arguments import SIGIL, Arguments, begins, fit, read_after
-from dragoman.formats.loose.calls import OPENING, read_object, read_value
+from dragoman.formats.improvised.envelopes import Stated, may_state, read_envelopes
+from dragoman.formats.improvised.source import plain_source
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.types import Tool
 
@@ -31,29 +31,39 @@ Region = Literal["marked", "message", "last_line"]
 # --------------------------------------------------------------------------------------------------------------------
 # What may be before the name: tags, tokens, brackets, sigils, and words that label a call.
 
-_LABELS = (
-    "call calls tool tools tool_call tool_calls toolcall tool-call tool_use tool_code function functions function_call "
-    "function_calls functioncall invoke action name tool_name function_name commentary assistant analysis channel to "
-    "recipient default_api api json use request type command tool_request begin start"
-).split()
+LABELS = tuple(
+    (
+        "call calls tool tools tool_call tool_calls toolcall toolcalls tool-call tool-calls tool_use tool_code function "
+        "functions function_call function_calls functioncall invoke action name tool_name function_name commentary "
+        "assistant assistantcommentary analysis channel to recipient default_api api json use request type command "
+        "tool_request begin start"
+    ).split()
+)
+_NOT_A_MARK = frozenset(("json", "type", "name"))
+_CALL_LABELS = frozenset(LABELS) - _NOT_A_MARK
 _label = re.compile(
-    rf"(?:(?:{'|'.join(sorted(_LABELS, key=len, reverse=True))})\b[ \t]*){{1,3}}(?=[:=\]|>}}\"'(])", re.IGNORECASE
+    rf"(?:(?:{'|'.join(sorted(LABELS, key=len, reverse=True))})\b[ \t]*){{1,3}}(?:[:=](?P<blank>[ \t]*)|(?=[\]|>}}\"'(\n]))",
+    re.IGNORECASE,
 ).match
+_bracket_word = re.compile(r"[A-Za-z_]{2,20}:?[ \t]+").match
 _blank = re.compile(r"[ \t\r]*(?:\n[ \t\r]*){0,2}").match
 _token = re.compile(r"<[|｜][^|｜<>\n]{1,60}[|｜]>").match
-_tag_word = re.compile(rf"<\s?{SIGIL}([^\W\d][\w.\-]{{0,99}})").match
-_tag_rest = re.compile(r"""(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^<>"'\n]){0,200}>""").match
-_whole_tag = re.compile(r"""<(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^<>"'\n]){0,200}>""").match
-_named_attribute = re.compile(
-    r"""(?:\s+[\w\-]+\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s<>"']+))*?\s+(?:name|tool|function|tool_name|fn|action)\s*=\s*["']?"""
+_tag_word = re.compile(rf"<{{1,3}}\s?\[?{SIGIL}([^\W\d][\w.\-]{{0,99}})").match
+_blank_in_name = re.compile(r"<([^\W\d]\w*(?: \w+){1,3})>").match
+_tag_rest = re.compile(r"""(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^<>"'\n]){0,200}>{1,3}""").match
+_whole_tag = re.compile(
+    r"""<{1,3}(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^<>"'\n]){0,200}>(?!>)(?=.)""", re.DOTALL
 ).match
-_suffix = re.compile(r"\s*[=:\s]\s*[\"']?").match
-_fence = re.compile(r"(`{3,}|~{3,})([\w\-]*)[ \t]*\r?\n").match
+_named_attribute = re.compile(
+    r"""(?:\s+[\w\-]+\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s<>"']+))*?
+        \s+(?:name|tool|function|tool_name|fn|action)\s*=\s*["']?\s*""",
+    re.VERBOSE,
+).match
+_suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
+_fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*\r?\n").match
 _name = re.compile(r"[^\W\d](?:[\w\-]|[.:/](?=[^\W\d])|\\_)*").match
 _name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
-_SIGILS = "@/!$|｜["
-_NEUTRAL = "]:=>\"'`,(~"
-_CALL_LABELS = frozenset(fold for fold in _LABELS if fold not in ("json", "type", "name"))
+_NEUTRAL = "]:=>\"'`,(~|｜"
 PROSE_TAGS = frozenset(
     "a abbr article aside b blockquote body br button center cite code dd del details div dl dt em example examples "
     "figure font footer form h1 h2 h3 h4 h5 h6 head header hr html i img ins kbd label li link main mark meta nav ol p "
@@ -80,10 +90,22 @@ class _Head(Struct):
     """The state of the walk over what is before the name."""
 
     position: int
+    is_first: bool
     marked: bool = False
     fence: str = ""
+    words: int = 0
+    """How many more plain words may be inside the bracket of a label."""
+
+
+class _Name(Struct, frozen=True):
+    """An offered name in the place of a name. In an envelope, which states its name itself, the tool is None."""
+
+    head: _Head
+    tool: Tool | None
+    end: int
+    in_tag: bool = False
     tag: str = ""
-    """The word of the tag whose text is the next thing: the name may be the text of <name>."""
+    """The word of the tag, if it is the name of the tool."""
 
 
 class _More(Exception):
@@ -96,80 +118,105 @@ class ImprovisedReader:
     def __init__(self, offered: OfferedNames) -> None:
         self._offered = offered
 
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+    def begins(self, text: str, at: int, *, final: bool, is_first: bool) -> bool | None:
         """Whether a name and the beginning of its arguments follow; None if more text is needed."""
         try:
-            return self._find_name(text, at, final=final) is not None
+            source = plain_source(text, at, final=final)
+            if source is None:
+                return None
+            return self._find_name(source.text, source.inner(at), final=final, is_first=is_first) is not None
         except _More:
             return None
 
-    def read(self, text: str, at: int, *, is_first: bool) -> ImprovisedCall | None:
-        """Read the call at `at`, the first character of a line, in a text that is complete.
+    def read(self, text: str, at: int, *, is_first: bool) -> list[ImprovisedCall]:
+        """Read the calls at `at`, the first character of a line, in a text that is complete; empty if there is none.
 
         `is_first`: nothing but blanks is before it in the message.
         """
-        found = self._find_name(text, at, final=True)
-        if found is None:
-            return None
-        head, tool, position, in_tag, word = found
-        read = self._read_arguments(text, head, tool, position, in_tag=in_tag, word=word)
-        if read is None or _has_placeholder(read):
-            return None
-        end = _skip_closers(text, read.end, head)
-        if not _ends_line(text, end) or (read.is_open and end == read.end and text[end:].strip()):
-            return None
-        region = _region(text, at, end, head, read, is_first=is_first)
-        return None if region is None else ImprovisedCall(tool.name, read, end, region)
+        source = plain_source(text, at, final=True)
+        assert source is not None
+        plain, start = source.text, source.inner(at)
+        name = self._find_name(plain, start, final=True, is_first=is_first)
+        calls = [] if name is None else self._read_calls(plain, name)
+        if source.is_changed:
+            for call in calls:
+                call.arguments.repairs.append("unescaped_text")
+        return [ImprovisedCall(call.name, call.arguments, source.outer(call.end), call.region) for call in calls]
 
-    def _read_arguments(
-        self, text: str, head: _Head, tool: Tool, position: int, *, in_tag: bool, word: str
-    ) -> Arguments | None:
-        if text.startswith("{", position) and head.position == position:
-            return _read_envelope(text, position, self._offered)
-        read = read_after(text, position, tool, in_tag=in_tag, tag=word)
-        return None if read is None else fit(read, tool)
+    def _read_calls(self, text: str, name: _Name) -> list[ImprovisedCall]:
+        stated = self._read_arguments(text, name)
+        if not stated or any(_has_placeholder(one.arguments) for one in stated):
+            return []
+        last, head = stated[-1].arguments, name.head
+        end = _skip_closers(text, last.end, head)
+        if last.is_open and end == last.end and text[end:].strip():
+            return []
+        if _closing_mark(text, last.end) is not None:
+            head.marked = True
+        if not _ends_line(text, end) and not self._continues(text, end):
+            return []
+        region = _region(text, end, head, last, stated[-1].tool)
+        if region is None:
+            return []
+        ends = [one.arguments.end for one in stated[:-1]] + [end]
+        return [
+            ImprovisedCall(one.tool.name, one.arguments, edge, region) for one, edge in zip(stated, ends, strict=True)
+        ]
+
+    def _read_arguments(self, text: str, name: _Name) -> list[Stated]:
+        if name.tool is None:
+            return read_envelopes(text, name.end, self._offered)
+        read = read_after(text, name.end, name.tool, in_tag=name.in_tag, tag=name.tag)
+        fitted = None if read is None else fit(read, name.tool)
+        return [] if fitted is None else [Stated(name.tool, fitted)]
+
+    def _continues(self, text: str, position: int) -> bool:
+        """Whether another call begins on the same line."""
+        at = _blank(text, position).end()  # type: ignore[union-attr]
+        if _next_wrapper(text, at) is not None:
+            return True
+        return self._find_name(text, at, final=True, is_first=False) is not None
 
     # ---- the walk to the name ----------------------------------------------------------------------------------------
 
-    def _find_name(self, text: str, at: int, *, final: bool) -> tuple[_Head, Tool, int, bool, str] | None:
-        """Return the head, the tool, the position after its name, and whether and in which tag the name is."""
-        head = _Head(at)
+    def _find_name(self, text: str, at: int, *, final: bool, is_first: bool) -> _Name | None:
+        head = _Head(at, is_first)
         for _ in range(_MOST_TOKENS):
             position = head.position = _blank(text, head.position).end()  # type: ignore[union-attr]
             if position >= len(text):
-                return self._stop(final=final)
+                _require(text, position, final=final)
+                return None
             character = text[position]
             if character == "<":
                 found = self._take_tag(text, head, final=final)
-            elif character == "{":
-                return self._take_object(text, head, final=final)
-            elif character in "`~" and position == at:
+            elif character in "{[" and (found := self._take_object(text, head, final=final)) is not None:
+                pass
+            elif character in "`~":
                 found = self._take_fence(text, head, final=final)
             else:
-                found = self._take_name(text, head, final=final)
+                found = self._take_word(text, head, final=final)
             if found is not None:
                 return found
             if head.position == position:
                 return None
         return None
 
-    def _stop(self, *, final: bool) -> None:
-        if not final:
-            raise _More
-
-    def _require(self, text: str, position: int, *, final: bool) -> None:
-        """Wait if the token at the position may continue after the text at hand."""
-        if not final and position >= len(text):
-            raise _More
-
-    def _take_fence(self, text: str, head: _Head, *, final: bool) -> None:
+    def _take_fence(self, text: str, head: _Head, *, final: bool) -> _Name | None:
         if not final and len(text) - head.position < _LONGEST_LABEL and "\n" not in text[head.position :]:
             raise _More
         fence = _fence(text, head.position)
-        if fence is not None and fence[2].lower() in _CALL_LABELS:
-            head.fence, head.position, head.marked = fence[1], fence.end(), True
+        if fence is None:
+            return None
+        label = fence[2].rpartition(":")[2]
+        tool = self._offered.find(label) if label else None
+        if fence[2].lower() in _CALL_LABELS or tool is not None:
+            head.marked = True
+        elif not head.marked and (not head.is_first or text[fence.end() : fence.end() + 1] in "<["):
+            return None  # the parser reads the markup inside the fence
+        head.fence, head.position = fence[1], fence.end()
+        return None if tool is None else self._check(text, head, tool, fence.end(), final=final)
 
-    def _take_tag(self, text: str, head: _Head, *, final: bool) -> tuple[_Head, Tool, int, bool, str] | None:
+    def _take_tag(self, text: str, head: _Head, *, final: bool) -> _Name | None:
         position = head.position
         token = _token(text, position)
         if token is not None:
@@ -180,83 +227,102 @@ class ImprovisedReader:
         word = _tag_word(text, position)
         if word is None or word[1].lower() in PROSE_TAGS:
             return None
-        self._require(text, word.end(), final=final)
-        tool = self._offered.find(word[1])
-        if tool is not None and not _name_element(word[1]):
-            head.marked = True
-            return self._check(text, head, tool, word.end(), in_tag=True, word=word[1], final=final)
+        for written, end in self._names_in_tag(text, position, word):
+            tool = self._offered.find(written)
+            if tool is not None:
+                head.marked = True
+                tag = written if end <= word.end() or " " in written else ""
+                return self._check(text, head, tool, end, in_tag=True, tag=tag, final=final)
+        rest = _tag_rest(text, word.end(), position + _LONGEST_TAG)
+        if rest is not None and not rest[0].endswith("/>"):
+            head.position, head.marked = rest.end(), True
+        return None
+
+    def _names_in_tag(self, text: str, position: int, word: re.Match[str]) -> list[tuple[str, int]]:
+        """Return what may be the name in a tag: its word, an attribute, or what follows the word."""
+        names: list[tuple[str, int]] = []
+        spaced = _blank_in_name(text, position)
+        if spaced is not None:
+            names.append((spaced[1], spaced.end() - 1))
+        if not _name_element(word[1]):
+            names.append((word[1], word.end()))
         for before in (_named_attribute, _suffix):
             lead = before(text, word.end())
             name = _name(text, lead.end()) if lead is not None else None
-            tool = self._offered.find(name[0]) if name is not None else None
-            if tool is not None and name is not None:
-                head.marked = True
-                return self._check(text, head, tool, name.end(), in_tag=True, word="", final=final)
-        rest = _tag_rest(text, word.end(), position + _LONGEST_TAG)
-        if rest is not None and not rest[0].endswith("/>"):
-            head.position, head.marked, head.tag = rest.end(), True, word[1]
-        return None
+            if name is not None:
+                names.append((name[0], name.end()))
+        return names
 
-    def _take_object(self, text: str, head: _Head, *, final: bool) -> tuple[_Head, Tool, int, bool, str] | None:
-        """A JSON object after a mark: the envelope is read as a whole, later."""
-        if not head.marked or OPENING.match(text, head.position) is None:
-            return self._stop(final=final or len(text) - head.position > 40) if head.marked else None
-        mentioned = re.compile(r"""["']([\w.\-:/]{1,100})["']""").finditer(text, head.position, head.position + 2000)
-        for match in mentioned:
-            tool = self._offered.find(match[1])
-            if tool is not None:
-                return head, tool, head.position, False, ""
-        return self._stop(final=final or len(text) - head.position > 2000)
+    def _take_object(self, text: str, head: _Head, *, final: bool) -> _Name | None:
+        """Take a JSON object, or a list of them, that may state calls. It is read as a whole, later."""
+        stated = may_state(text, head.position, self._offered, final=final)
+        if stated is None:
+            raise _More
+        return _Name(head, None, head.position) if stated else None
 
-    def _take_name(self, text: str, head: _Head, *, final: bool) -> tuple[_Head, Tool, int, bool, str] | None:
+    def _take_word(self, text: str, head: _Head, *, final: bool) -> _Name | None:
         position = head.position
+        if not final and len(text) - position < _LONGEST_LABEL and "\n" not in text[position:]:
+            raise _More  # a label may have several words
         label = _label(text, position)
         if label is not None:
-            self._require(text, label.end() + 1, final=final)
-            after = text[label.end() : label.end() + 2]
             head.position = label.end()
-            head.marked = head.marked or (after[:1] in (":", "=") and not after[1:].isspace() and len(after) == 2)
+            head.marked = head.marked or label["blank"] == ""
             return None
         name = _name(text, position)
-        if name is not None:
-            self._require(text, name.end(), final=final)
-            end = name.end()
-            tool = self._offered.find(name[0])
-            if tool is None and ":" in name[0]:
-                # call:NAME, default_api:NAME. The part after the last colon is the name.
-                tool, head.marked = self._offered.find(name[0].rpartition(":")[2]), True
-            if tool is not None:
-                return self._check(text, head, tool, end, in_tag=False, word="", final=final)
-            if not final and len(text) - position < _LONGEST_LABEL and "\n" not in text[position:]:
-                raise _More  # it may be the first of two words of a label
+        if name is None:
+            self._take_sigil(text, head)
             return None
-        character = text[position]
-        if character in _SIGILS or (character in _NEUTRAL and head.marked):
-            head.position += 1
-            head.marked = head.marked or character in _SIGILS
+        written = name[0]
+        tool = self._offered.find(written)
+        if tool is None and ":" in written:
+            # default_api:NAME. The part after the last colon is the name.
+            tool, head.marked = self._offered.find(written.rpartition(":")[2]), True
+        if tool is None and written.endswith(".call"):
+            tool = self._offered.find(written[: -len(".call")])
+        if tool is not None:
+            return self._check(text, head, tool, name.end(), final=final)
+        word = _bracket_word(text, position) if head.words else None
+        if word is not None:
+            head.position, head.words = word.end(), head.words - 1
         return None
 
+    def _take_sigil(self, text: str, head: _Head) -> None:
+        position = head.position
+        character, following = text[position], text[position + 1 : position + 2]
+        if character == "[":
+            # A list of objects or of numbers is not a label.
+            head.marked = head.marked or following.isalpha() or following == "["
+            head.position, head.words = position + 1, 3
+        elif text.startswith("{{", position):
+            head.position, head.marked = position + 2, True
+        elif character in "@/!$|｜" or _is_symbol(character):
+            head.position, head.marked = position + 1, True
+        elif character in _NEUTRAL and head.marked:
+            head.position += 1
+
     def _check(
-        self, text: str, head: _Head, tool: Tool, position: int, *, in_tag: bool, word: str, final: bool
-    ) -> tuple[_Head, Tool, int, bool, str] | None:
+        self, text: str, head: _Head, tool: Tool, position: int, *, in_tag: bool = False, tag: str = "", final: bool
+    ) -> _Name | None:
+        """Return the name if the beginning of its arguments follows."""
         if not final and len(text) - position < _LOOK_AHEAD:
             raise _More
         if not begins(text, position, tool, in_tag=in_tag):
             return None
         if text.startswith("<", position):
             head.marked = True
-        return head, tool, position, in_tag, word
+        return _Name(head, tool, position, in_tag, tag)
 
 
-def _read_envelope(text: str, position: int, offered: OfferedNames) -> Arguments | None:
-    try:
-        value, end, repairs = read_value(text, position)
-    except Unreadable:
-        return None
-    stated = read_object(value, offered) if isinstance(value, dict) else None
-    if stated is None:
-        return None
-    return fit(Arguments(stated.arguments, end, "json", [*repairs, *stated.repairs]), stated.tool)
+def _require(text: str, position: int, *, final: bool) -> None:
+    """Wait if the token at the position may continue after the text at hand."""
+    if not final and position >= len(text):
+        raise _More
+
+
+def _is_symbol(character: str) -> bool:
+    """Whether a character is a pictograph or a bullet of a terminal, which programs print before a call."""
+    return ord(character) > 0x2000 and unicodedata.category(character) == "So"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -264,26 +330,36 @@ def _read_envelope(text: str, position: int, offered: OfferedNames) -> Arguments
 
 _closers = re.compile(
     rf"""\s*(?:
-      </\s?{SIGIL}([^\W\d][\w.\-]{{0,99}})\s*/?[|｜]{{0,2}}>
+      </\s?{SIGIL}([^\W\d][\w.\- ]{{0,99}})\s*/?[|｜]{{0,2}}>
     | <[|｜][^|｜<>\n]{{1,60}}[|｜]>
+    | <[\w:]{{1,60}}[|｜]>
+    | <{{2,3}}\[?/?(?:END|end|/)[\w\- ]{{1,40}}\]?>{{2,3}}
     | \[/[\w\- ]{{1,40}}\]
     | [\])}}>|;]
     )""",
     re.VERBOSE,
 ).match
+_closing_mark = re.compile(
+    rf"\s*(?:</\s?{SIGIL}(?!(?:s|think\w*)\s*>)[^\W\d]|<[|｜]/|<[|｜]?\w*(?:tool|call)\w*[|｜]>|\[/)", re.IGNORECASE
+).match
+_next_wrapper = re.compile(rf"<{SIGIL}(?:[a-z]{{1,20}}[_:\-])?(?:tool|function|invoke)", re.IGNORECASE).match
 _fence_end = re.compile(r"\s*(?:`{3,}|~{3,})").match
-_placeholder = re.compile(r"<[^<>\n]{1,60}>|\.{3}|…|\[[^\[\]\n]{1,60}\]|\{\{?[^{}\n]{0,60}\}?\}|YOUR_\w+|\?+")
+_placeholder = re.compile(r"<[^<>\n]{1,60}>|\.{3}|…|\[[^\[\]\n]{1,60}\]|\{\{?[^{}\n]{0,60}\}?\}|(?i:your)_\w+|\?+")
 
 
 def _skip_closers(text: str, position: int, head: _Head) -> int:
-    """Move over the closing tags, tokens and brackets of the wrapper."""
+    """Move over the closing tags, tokens, brackets and the fence of the wrapper."""
+    fence = head.fence
     for _ in range(_MOST_TOKENS):
+        ended = _fence_end(text, position) if fence else None
+        if ended is not None:
+            fence, position = "", ended.end()
+            continue
         found = _closers(text, position)
         if found is None or (found[1] and found[1].lower() in PROSE_TAGS):
             break
         position = found.end()
-    ended = _fence_end(text, position) if head.fence else None
-    return position if ended is None else ended.end()
+    return position
 
 
 def _ends_line(text: str, position: int) -> bool:
@@ -291,13 +367,13 @@ def _ends_line(text: str, position: int) -> bool:
     return not text[position : len(text) if stop < 0 else stop].strip()
 
 
-def _region(text: str, at: int, end: int, head: _Head, read: Arguments, *, is_first: bool) -> Region | None:
+def _region(text: str, end: int, head: _Head, read: Arguments, tool: Tool) -> Region | None:
     if head.marked:
         return "marked"
     is_last = not text[end:].strip()
-    if is_first and is_last and read.notation != "none":
+    if head.is_first and is_last and read.notation != "none":
         return "message"
-    return "last_line" if is_last and read.notation == "python" and not head.fence else None
+    return "last_line" if is_last and read.notation == "python" and not head.fence and not tool.is_exec else None
 
 
 def _has_placeholder(read: Arguments) -> bool:

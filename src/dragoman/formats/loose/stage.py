@@ -197,11 +197,7 @@ class LooseParser:
 def _without_parts(events: list[Event]) -> list[Event]:
     """Return the events without those of calls that became text again."""
     ended = {event.index for event in events if isinstance(event, CallEnded | CallBroken)}
-    return [
-        event
-        for event in events
-        if not isinstance(event, CallStarted | ArgumentsDelta) or event.index in ended
-    ]
+    return [event for event in events if not isinstance(event, CallStarted | ArgumentsDelta) or event.index in ended]
 
 
 def find_more(events: Sequence[Event], tools: Toolset | None) -> list[ToolCall]:
