@@ -393,7 +393,7 @@ class Parser(Cursor):
         candidates = plan.message_entries if self._message_is_blank and not self._after_call else ()
         entries: list[Entry] = []
         for entry in (*candidates, *(() if marked else plan.line_entries)):
-            begins = entry.begins(self.text, at, final=self.final)
+            begins = entry.begins(self.text, at, self.tools, final=self.final)
             if begins is None:
                 return None
             if begins:

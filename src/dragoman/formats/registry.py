@@ -97,7 +97,8 @@ def _kept_plan(name: str, *, loose: bool, more_thinking: bool) -> Plan:
                 named=False,
                 thinking=pairs(named=more_thinking),
                 entries=(SuffixedThink(),),
-                improvised=Improvised(),
+                unmarked=not loose,
+                improvised=Improvised(marked_only=loose),
             )
         else:
             plan = Plan([row], named=True, thinking=pairs(named=True) if more_thinking else ())

@@ -17,6 +17,7 @@ from dragoman.formats.loose.calls import read_arguments as read_python
 from dragoman.formats.loose.calls import read_value
 from dragoman.formats.readers.arguments import single_parameter
 from dragoman.formats.readers.elements import unescape
+from dragoman.jsonschema.fit import fits_plainly
 from dragoman.toolset import fold
 from dragoman.types import Change, JsonObject, Tool
 
@@ -46,8 +47,8 @@ def fit(read: Arguments, tool: Tool) -> Arguments | None:
     declared = {fold(name) for name in properties_of(tool)}
     if any(fold(key) not in declared for key in read.values):
         return None
-    coerced = coerce(read.values, tool.parameters) if tool.parameters else None
-    if coerced is not None:
+    if tool.parameters and not fits_plainly(read.values, tool.parameters):
+        coerced = coerce(read.values, tool.parameters)
         if not isinstance(coerced.value, dict) or find_faults(coerced.value, tool.parameters):
             return None
         read.values, read.changes = coerced.value, coerced.changes

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from dragoman.formats.cursor import Cursor, NotACall, Reader
 from dragoman.formats.improvised.reader import LABELS, ImprovisedReader
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import Entry, Place
+from dragoman.toolset import Toolset
 
 IMPROVISED = "improvised"
 LONGEST = 262_144
 """The maximal number of characters that the parser holds until the call is read."""
+
+
+@lru_cache(64)
+def reader_for(tools: Toolset, marked_only: bool) -> ImprovisedReader:
+    """Return the reader for these tools. A reply tries it at many lines."""
+    return ImprovisedReader(OfferedNames(tools), marked_only=marked_only)
 
 
 class Improvised(Entry):
@@ -23,10 +32,17 @@ class Improvised(Entry):
     line_is_named = True
     line_labels = LABELS
 
+    def __init__(self, *, marked_only: bool = False) -> None:
+        self._marked_only = marked_only
+        """Calls without markup are left to the loose scanner, which sees the whole text."""
+
+    def begins(self, text: str, at: int, tools: Toolset | None, *, final: bool) -> bool | None:
+        return tools is not None and not reader_for(tools, self._marked_only).is_prose(text, at)
+
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
             raise NotACall("no tools to compare names with")
-        reader = ImprovisedReader(OfferedNames(cursor.tools))
+        reader = reader_for(cursor.tools, self._marked_only)
         is_first = cursor.begins_message
         while (begins := self._begins(reader, cursor, is_first=is_first)) is None:
             yield

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from dragoman.args.tolerant import repair
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.formats.improvised.arguments import Arguments, fit
+from dragoman.formats.improvised.arguments import Arguments
 from dragoman.formats.loose.calls import NAME_KEYS, ObjectCall, as_arguments, read_object, read_value
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.types import JsonObject, Tool
@@ -42,7 +42,7 @@ def may_state(text: str, position: int, offered: OfferedNames, *, final: bool) -
 
 
 def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stated]:
-    """Return the calls of the object or list at `position`; empty if not all of it is calls that fit their tools."""
+    """Return the calls of the object or list at `position`; empty if not all of it is calls."""
     read = _read_whole(text, position)
     if read is None:
         return []
@@ -53,14 +53,11 @@ def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stat
     ends = [end] if len(calls) == 1 else _ends_of(text, position, end, offered)
     if len(ends) != len(calls):
         return []
-    stated: list[Stated] = []
-    for call, edge in zip(calls, ends, strict=True):
-        fitted = fit(Arguments(call.arguments, edge, "json", [*repairs, *call.repairs]), call.tool)
-        if fitted is None:
-            return []
-        stated.append(Stated(call.tool, fitted))
-    stated[-1].arguments.end = end
-    return stated
+    ends[-1] = end
+    return [
+        Stated(call.tool, Arguments(call.arguments, edge, "json", [*repairs, *call.repairs]))
+        for call, edge in zip(calls, ends, strict=True)
+    ]
 
 
 def _read_whole(text: str, position: int) -> tuple[Any, int, list[str]] | None:

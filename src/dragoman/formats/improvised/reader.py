@@ -39,8 +39,9 @@ LABELS = tuple(
         "tool_request begin start"
     ).split()
 )
+_LABEL_SET = frozenset(LABELS)
 _NOT_A_MARK = frozenset(("json", "type", "name"))
-_CALL_LABELS = frozenset(LABELS) - _NOT_A_MARK
+_CALL_LABELS = _LABEL_SET - _NOT_A_MARK
 _label = re.compile(
     rf"(?:(?:{'|'.join(sorted(LABELS, key=len, reverse=True))})\b[ \t]*){{1,3}}(?:[:=](?P<blank>[ \t]*)|(?=[\]|>}}\"'(\n]))",
     re.IGNORECASE,
@@ -51,9 +52,7 @@ _token = re.compile(r"<[|｜][^|｜<>\n]{1,60}[|｜]>").match
 _tag_word = re.compile(rf"<{{1,3}}\s?\[?{SIGIL}([^\W\d][\w.\-]{{0,99}})").match
 _blank_in_name = re.compile(r"<([^\W\d]\w*(?: \w+){1,3})>").match
 _tag_rest = re.compile(r"""(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^<>"'\n]){0,200}>{1,3}""").match
-_whole_tag = re.compile(
-    r"""<{1,3}(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^<>"'\n]){0,200}>(?!>)(?=.)""", re.DOTALL
-).match
+_whole_tag = re.compile(r"""<{1,3}(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^<>"'\n]){0,200}>(?!>)(?=.)""", re.DOTALL).match
 _named_attribute = re.compile(
     r"""(?:\s+[\w\-]+\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s<>"']+))*?
         \s+(?:name|tool|function|tool_name|fn|action)\s*=\s*["']?\s*""",
@@ -75,6 +74,7 @@ _LONGEST_TAG = 300
 _LONGEST_LABEL = 60
 _LOOK_AHEAD = 420
 _MOST_TOKENS = 24
+_MOST_WORDS = 3
 
 
 class ImprovisedCall(Struct, frozen=True):
@@ -115,18 +115,37 @@ class _More(Exception):
 class ImprovisedReader:
     """Reads calls of the offered tools."""
 
-    def __init__(self, offered: OfferedNames) -> None:
+    def __init__(self, offered: OfferedNames, *, marked_only: bool = False) -> None:
         self._offered = offered
+        self._marked_only = marked_only
 
     def begins(self, text: str, at: int, *, final: bool, is_first: bool) -> bool | None:
         """Whether a name and the beginning of its arguments follow; None if more text is needed."""
+        if self.is_prose(text, at):
+            return False
         try:
             source = plain_source(text, at, final=final)
             if source is None:
                 return None
-            return self._find_name(source.text, source.inner(at), final=final, is_first=is_first) is not None
+            name = self._find_name(source.text, source.inner(at), final=final, is_first=is_first)
         except _More:
             return None
+        if name is None:
+            return False
+        # Without markup before the name, only a closing tag makes it a marked call.
+        return name.head.marked or not self._marked_only or not final or _closing_mark_after(text, at) is not None
+
+    def is_prose(self, text: str, at: int) -> bool:
+        """Whether the line begins with a word that is neither a label nor an offered name. Most lines end here."""
+        word = _name(text, at)
+        if word is None or word.end() >= len(text):
+            return False
+        written = word[0]
+        return (
+            ":" not in written
+            and written.lower() not in _LABEL_SET
+            and self._offered.find(written.removesuffix(".call")) is None
+        )
 
     def read(self, text: str, at: int, *, is_first: bool) -> list[ImprovisedCall]:
         """Read the calls at `at`, the first character of a line, in a text that is complete; empty if there is none.
@@ -145,7 +164,7 @@ class ImprovisedReader:
 
     def _read_calls(self, text: str, name: _Name) -> list[ImprovisedCall]:
         stated = self._read_arguments(text, name)
-        if not stated or any(_has_placeholder(one.arguments) for one in stated):
+        if not stated:
             return []
         last, head = stated[-1].arguments, name.head
         end = _skip_closers(text, last.end, head)
@@ -156,7 +175,9 @@ class ImprovisedReader:
         if not _ends_line(text, end) and not self._continues(text, end):
             return []
         region = _region(text, end, head, last, stated[-1].tool)
-        if region is None:
+        if region is None or (self._marked_only and region != "marked"):
+            return []
+        if not all(fit(one.arguments, one.tool) and not _has_placeholder(one.arguments) for one in stated):
             return []
         ends = [one.arguments.end for one in stated[:-1]] + [end]
         return [
@@ -167,8 +188,7 @@ class ImprovisedReader:
         if name.tool is None:
             return read_envelopes(text, name.end, self._offered)
         read = read_after(text, name.end, name.tool, in_tag=name.in_tag, tag=name.tag)
-        fitted = None if read is None else fit(read, name.tool)
-        return [] if fitted is None else [Stated(name.tool, fitted)]
+        return [] if read is None else [Stated(name.tool, read)]
 
     def _continues(self, text: str, position: int) -> bool:
         """Whether another call begins on the same line."""
@@ -293,7 +313,7 @@ class ImprovisedReader:
         if character == "[":
             # A list of objects or of numbers is not a label.
             head.marked = head.marked or following.isalpha() or following == "["
-            head.position, head.words = position + 1, 3
+            head.position, head.words = position + 1, _MOST_WORDS
         elif text.startswith("{{", position):
             head.position, head.marked = position + 2, True
         elif character in "@/!$|｜" or _is_symbol(character):
@@ -309,6 +329,8 @@ class ImprovisedReader:
             raise _More
         if not begins(text, position, tool, in_tag=in_tag):
             return None
+        if text.startswith("(", position) and head.words == _MOST_WORDS and text[head.position - 1] == "[":
+            return None  # [NAME(...)] is a list of calls in Python, which other formats read
         if text.startswith("<", position):
             head.marked = True
         return _Name(head, tool, position, in_tag, tag)
@@ -339,6 +361,7 @@ _closers = re.compile(
     )""",
     re.VERBOSE,
 ).match
+_closing_mark_after = re.compile(r"</|\[/|[|｜]>").search
 _closing_mark = re.compile(
     rf"\s*(?:</\s?{SIGIL}(?!(?:s|think\w*)\s*>)[^\W\d]|<[|｜]/|<[|｜]?\w*(?:tool|call)\w*[|｜]>|\[/)", re.IGNORECASE
 ).match

@@ -7,8 +7,12 @@ import re
 from bisect import bisect_right
 
 _entity = re.compile(r"&(?:lt|gt|quot|apos|amp|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,5});?")
-_escaped_start = re.compile(r"&(?:lt|#60|#x3[cC]);|[\[{]\s*&(?:quot|#34|#x22);|<[\w:|\-]{1,40}>\s*\{\s*&(?:quot|#34);").match
-_may_be_escaped = re.compile(r"&[a-z#]{0,4}\Z|[\[{]\s*(?:&[a-z#]{0,5})?\Z|<[\w:|\-]{1,40}(?:>\s*(?:\{\s*(?:&[a-z#]{0,5})?)?)?\Z").match
+_escaped_start = re.compile(
+    r"&(?:lt|#60|#x3[cC]);|[\[{]\s*&(?:quot|#34|#x22);|<[\w:|\-]{1,40}>\s*\{\s*&(?:quot|#34);"
+).match
+_may_be_escaped = re.compile(
+    r"&[a-z#]{0,4}\Z|[\[{]\s*(?:&[a-z#]{0,5})?\Z|<[\w:|\-]{1,40}(?:>\s*(?:\{\s*(?:&[a-z#]{0,5})?)?)?\Z"
+).match
 _quote_token = re.compile(r'<\|"\|>|<escape>|<ctrl\d{1,3}>')
 _WINDOW = 300
 

@@ -50,27 +50,9 @@ class LooseParser:
         for event in self._engine.close(rest):
             self._take(event, out)
         self._hold()
-        self._search()
-        return out + self._held
-
-    def _search(self) -> None:
-        """Search the text for more calls, unless the engine found calls by their markers, or nothing else is there."""
         if not any(isinstance(event, CallEnded) for event in self._seen):
             self._held = self._insert(self._find())
-            return
-        if not any(isinstance(event, TextDelta) and not event.text.isspace() for event in self._seen):
-            return
-        plain = [_unread(event) for event in self._seen]
-        if any(isinstance(event, CallEnded) for event in plain):
-            return
-        seen, held = self._seen, self._held
-        self._seen = _without_parts(plain)
-        self._held = _without_parts([_unread(event) for event in held])
-        found = self._find()
-        if len(found) < sum(isinstance(event, CallEnded) for event in seen):
-            self._seen, self._held = seen, held
-            return
-        self._held = self._insert(found)
+        return out + self._held
 
     # ---- what may pass -----------------------------------------------------------------------------------------------
 
@@ -194,12 +176,6 @@ class LooseParser:
         ]
 
 
-def _without_parts(events: list[Event]) -> list[Event]:
-    """Return the events without those of calls that became text again."""
-    ended = {event.index for event in events if isinstance(event, CallEnded | CallBroken)}
-    return [event for event in events if not isinstance(event, CallStarted | ArgumentsDelta) or event.index in ended]
-
-
 def find_more(events: Sequence[Event], tools: Toolset | None) -> list[ToolCall]:
     """Return the calls that loose mode finds in a text; `events` are the result of `auto` for the same text.
 
@@ -240,7 +216,7 @@ def _is_unmarked(format: str, raw: str) -> bool:
     if not readers or written.startswith(tuple(plan.openers)):
         return False
     kept = (reader for reader in readers if getattr(reader, "keeps_envelope", False))
-    return not any(reader.begins(written, 0, final=True) for reader in kept)
+    return not any(reader.begins(written, 0, None, final=True) for reader in kept)
 
 
 def _make_call(one: Found, index: int, span: tuple[int, int], raw: str) -> ToolCall:
