@@ -36,3 +36,10 @@ def known_failures(kind: str) -> dict[str, str]:
 def read_tools() -> list[dict[str, Any]]:
     tools: list[dict[str, Any]] = json.loads((DATA / "tools.json").read_text(encoding="utf-8"))
     return tools
+
+
+@cache
+def read_tool_sets() -> dict[str, list[dict[str, Any]]]:
+    """The sets of tools that the invented replies and the decoys offer, by name."""
+    sets: dict[str, list[dict[str, Any]]] = json.loads((DATA / "invented_tools.json").read_text(encoding="utf-8"))
+    return sets
