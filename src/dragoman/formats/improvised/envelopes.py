@@ -35,10 +35,18 @@ def may_state(text: str, position: int, offered: OfferedNames, *, final: bool) -
         return None
     if _object_begins(text, position) is None:
         return False
-    for quoted in _quoted(text, position, position + _LOOK_AHEAD):
-        if offered.find(quoted[1]) is not None:
-            return True
+    if named_in(text, position, offered):
+        return True
     return None if not final and len(text) - position < _LOOK_AHEAD else False
+
+
+def named_in(text: str, position: int, offered: OfferedNames) -> str:
+    """Return the offered name among the first strings of an object; empty if there is none."""
+    for quoted in _quoted(text, position, position + _LOOK_AHEAD):
+        tool = offered.find(quoted[1])
+        if tool is not None:
+            return tool.name
+    return ""
 
 
 def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stated]:

@@ -21,7 +21,7 @@ from typing import Literal
 from msgspec import Struct
 
 from dragoman.formats.improvised.arguments import SIGIL, Arguments, begins, fit, read_after
-from dragoman.formats.improvised.envelopes import Stated, may_state, read_envelopes
+from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
 from dragoman.formats.improvised.source import plain_source
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.types import Tool
@@ -134,6 +134,17 @@ class ImprovisedReader:
             return False
         # Without markup before the name, only a closing tag makes it a marked call.
         return name.head.marked or not self._marked_only or not final or _closing_mark_after(text, at) is not None
+
+    def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
+        """Return the tool that a line of a complete text seems to call; empty for an envelope; None if it calls none."""
+        if self.is_prose(text, at):
+            return None
+        source = plain_source(text, at, final=True)
+        assert source is not None
+        name = self._find_name(source.text, source.inner(at), final=True, is_first=is_first)
+        if name is None:
+            return None
+        return name.tool.name if name.tool is not None else named_in(source.text, name.end, self._offered)
 
     def is_prose(self, text: str, at: int) -> bool:
         """Whether the line begins with a word that is neither a label nor an offered name. Most lines end here."""
@@ -318,7 +329,7 @@ class ImprovisedReader:
             head.position, head.marked = position + 2, True
         elif character in "@/!$|｜" or _is_symbol(character):
             head.position, head.marked = position + 1, True
-        elif character in _NEUTRAL and head.marked:
+        elif character in _NEUTRAL and (head.marked or character == '"'):
             head.position += 1
 
     def _check(
