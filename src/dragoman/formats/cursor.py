@@ -209,6 +209,7 @@ class Cursor:
         "gave_up",
         "hurries",
         "ids",
+        "improvised",
         "index",
         "name",
         "out",
@@ -245,6 +246,7 @@ class Cursor:
         self._mark = 0
         self._tile_start = 0
         self.ids: set[str] = set()
+        self.improvised: Any = None  # the reader of improvised calls, which knows what this text has cost so far
 
     # ---- stretches of text --------------------------------------------------------------------------------------
 

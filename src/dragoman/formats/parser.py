@@ -393,7 +393,7 @@ class Parser(Cursor):
         candidates = plan.message_entries if self._message_is_blank and not self._after_call else ()
         entries: list[Entry] = []
         for entry in (*candidates, *(() if marked else plan.line_entries)):
-            begins = entry.begins(self.text, at, self.tools, final=self.final)
+            begins = entry.begins(self, at)
             if begins is None:
                 return None
             if begins:
@@ -481,6 +481,8 @@ class Parser(Cursor):
 
     def _drop_marker(self, at: int, length: int) -> None:
         self._release(at)
+        if self._line_is_blank:
+            self._at_gate = self._plan.has_gates
         self.position = at + length
         self.out.append(MarkerDropped(self.text[at : self.position]))
         self._mark = self._scan_from = self.position

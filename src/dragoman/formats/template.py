@@ -11,7 +11,6 @@ from typing import Literal as OneOf
 from msgspec import Struct
 
 from dragoman.formats.cursor import Cursor, Reader
-from dragoman.toolset import Toolset
 
 # --------------------------------------------------------------------------------------------------------------------
 # A template is a call as the model writes it, with holes. This section parses a template into nodes.
@@ -190,8 +189,8 @@ class Entry(ABC):
     keeps_envelope = False
     """Loose mode would lose a part of the envelope: ids, or text next to the calls."""
 
-    def begins(self, text: str, at: int, tools: Toolset | None, *, final: bool) -> bool | None:
-        """For entries without openers: whether a call may begin here; None if more text is needed."""
+    def begins(self, cursor: Cursor, at: int) -> bool | None:
+        """For entries without openers: whether a call may begin at an index; None if more text is needed."""
         return True
 
     @abstractmethod
@@ -209,10 +208,10 @@ class UnmarkedEntry(Entry):
     growing_start: re.Pattern[str]
     """Matches text that may still become a start; it ends in `\\Z`."""
 
-    def begins(self, text: str, at: int, tools: Toolset | None, *, final: bool) -> bool | None:
-        if self.start.match(text, at):
+    def begins(self, cursor: Cursor, at: int) -> bool | None:
+        if self.start.match(cursor.text, at):
             return True
-        return None if not final and self.growing_start.match(text, at) else False
+        return None if not cursor.final and self.growing_start.match(cursor.text, at) else False
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from dragoman.args.coercion import coerce, read_text
 from dragoman.args.loader import find_faults
-from dragoman.args.tolerant import TolerantReader
+from dragoman.args.tolerant import TolerantReader, repair
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.envelope import ARGUMENT_KEYS, is_plain_text, properties_of, required_of, schema_of
 from dragoman.formats.loose.calls import read_arguments as read_python
@@ -148,13 +148,28 @@ def _read_body(text: str, position: int, tool: Tool, tag: str) -> Arguments | No
 # JSON and Python.
 
 
-def _read_json(text: str, position: int, tool: Tool) -> Arguments | None:
+_ENDS = ('"', "}", "]", "'")
+
+
+def read_closed(text: str, position: int) -> tuple[Any, int, list[str]] | None:
+    """Read a value; if only its closing brackets are missing at the end of the text, supply them."""
     try:
-        value, end, repairs = read_value(text, position)
+        return read_value(text, position)
     except Unreadable:
+        rest = text[position:].rstrip()
+    if not rest.endswith(_ENDS):
         return None
-    if not isinstance(value, dict):
+    mended = repair(rest)
+    if mended.error is not None or "closed_string" in mended.rules or "surrounding_text" in mended.rules:
         return None
+    return mended.value, position + len(rest), [*mended.rules, "closed_wrapper"]
+
+
+def _read_json(text: str, position: int, tool: Tool) -> Arguments | None:
+    read = read_closed(text, position)
+    if read is None or not isinstance(read[0], dict):
+        return None
+    value, end, repairs = read
     declared = properties_of(tool)
     if len(value) == 1 and not declared.keys() & value.keys():
         ((key, inner),) = value.items()
@@ -164,13 +179,22 @@ def _read_json(text: str, position: int, tool: Tool) -> Arguments | None:
 
 
 def _read_python(text: str, position: int, tool: Tool) -> Arguments | None:
+    repairs: list[str] = []
     try:
         read = read_python(text, position, tool)
     except Unreadable:
-        return None
+        rest = text[position:].rstrip()
+        if not rest.endswith(_ENDS):
+            return None
+        try:
+            read = read_python(rest + ")", 0, tool)
+        except Unreadable:
+            return None
+        if read is not None:
+            read.end, repairs = position + len(rest), ["closed_wrapper"]
     if read is None or "expression_as_text" in read.repairs:
         return None
-    return Arguments(read.arguments, read.end, "python", list(read.repairs))
+    return Arguments(read.arguments, read.end, "python", [*read.repairs, *repairs])
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -226,7 +250,7 @@ def _attribute_end(text: str, start: int, quote: str) -> int:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Elements: <key>value</key>, <parameter name="key">value</parameter>, <arg_key>key</arg_key><arg_value>value</arg_value>.
+# Elements: <key>value</key>, <parameter name="key">value</parameter>, or a key and a value in two elements.
 
 _item = re.compile(
     rf"""<\s?{SIGIL}({_KEY})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from dragoman.formats.cursor import Cursor, NotACall, Reader
 from dragoman.formats.improvised.reader import LABELS, ImprovisedReader
 from dragoman.formats.loose.candidates import OfferedNames
@@ -15,20 +13,16 @@ LONGEST = 262_144
 """The maximal number of characters that the parser holds until the call is read."""
 
 
-@lru_cache(64)
-def reader_for(tools: Toolset, marked_only: bool) -> ImprovisedReader:
-    """Return the reader for these tools. A reply tries it at many lines."""
-    return ImprovisedReader(OfferedNames(tools), marked_only=marked_only)
-
-
 class Improvised(Entry):
     """A call of an offered tool in markup that no format describes. It is read when the reply has ended."""
 
     format = IMPROVISED
     openers: tuple[str, ...] = ()
     place: Place = "line"
-    line_gate = r"[@/!$|｜\[{]|&[lq#]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
-    line_characters = "@/!$|｜[<{&"
+    line_gate = (
+        r"[@/!$|｜\[{]|```|~~~|&[lq#]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
+    )
+    line_characters = "@/!$|｜[<{&`~"
     line_is_named = True
     line_labels = LABELS
 
@@ -36,13 +30,19 @@ class Improvised(Entry):
         self._marked_only = marked_only
         """Calls without markup are left to the loose scanner, which sees the whole text."""
 
-    def begins(self, text: str, at: int, tools: Toolset | None, *, final: bool) -> bool | None:
-        return tools is not None and not reader_for(tools, self._marked_only).is_prose(text, at)
+    def begins(self, cursor: Cursor, at: int) -> bool | None:
+        return cursor.tools is not None and not self._reader(cursor, cursor.tools).is_prose(cursor.text, at)
+
+    def _reader(self, cursor: Cursor, tools: Toolset) -> ImprovisedReader:
+        if cursor.improvised is None:
+            cursor.improvised = ImprovisedReader(OfferedNames(tools), marked_only=self._marked_only)
+        reader: ImprovisedReader = cursor.improvised
+        return reader
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
             raise NotACall("no tools to compare names with")
-        reader = reader_for(cursor.tools, self._marked_only)
+        reader = self._reader(cursor, cursor.tools)
         is_first = cursor.begins_message
         while (begins := self._begins(reader, cursor, is_first=is_first)) is None:
             yield

@@ -7,9 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.args.tolerant import repair
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.formats.improvised.arguments import Arguments
+from dragoman.formats.improvised.arguments import Arguments, read_closed
 from dragoman.formats.loose.calls import NAME_KEYS, ObjectCall, as_arguments, read_object, read_value
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.types import JsonObject, Tool
@@ -19,7 +18,6 @@ _MOST_CALLS = 64
 _object_begins = re.compile(r"(?:\[\s*)?\{\s*(?:[\"'“`]|//|/\*|\w)").match
 _object_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*)?\Z").match
 _quoted = re.compile(r"""["'“`]([^\W\d][\w.\-:/]{0,99})["'”`]""").finditer
-_ENDS = ('"', "}", "]", "'")
 
 
 class Stated(Struct, frozen=True):
@@ -51,7 +49,7 @@ def named_in(text: str, position: int, offered: OfferedNames) -> str:
 
 def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stated]:
     """Return the calls of the object or list at `position`; empty if not all of it is calls."""
-    read = _read_whole(text, position)
+    read = read_closed(text, position)
     if read is None:
         return []
     value, end, repairs = read
@@ -66,20 +64,6 @@ def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stat
         Stated(call.tool, Arguments(call.arguments, edge, "json", [*repairs, *call.repairs]))
         for call, edge in zip(calls, ends, strict=True)
     ]
-
-
-def _read_whole(text: str, position: int) -> tuple[Any, int, list[str]] | None:
-    """Read a value; if only its closing brackets are missing at the end of the text, supply them."""
-    try:
-        return read_value(text, position)
-    except Unreadable:
-        rest = text[position:].rstrip()
-    if not rest.endswith(_ENDS):
-        return None
-    mended = repair(rest)
-    if mended.error is not None or "closed_string" in mended.rules or "surrounding_text" in mended.rules:
-        return None
-    return mended.value, position + len(rest), [*mended.rules, "closed_wrapper"]
 
 
 def _calls_of(value: Any, offered: OfferedNames, depth: int) -> list[ObjectCall]:

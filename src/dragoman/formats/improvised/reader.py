@@ -31,19 +31,21 @@ Region = Literal["marked", "message", "last_line"]
 # --------------------------------------------------------------------------------------------------------------------
 # What may be before the name: tags, tokens, brackets, sigils, and words that label a call.
 
-LABELS = tuple(
-    (
-        "call calls tool tools tool_call tool_calls toolcall toolcalls tool-call tool-calls tool_use tool_code function "
-        "functions function_call function_calls functioncall invoke action name tool_name function_name commentary "
-        "assistant assistantcommentary analysis channel to recipient default_api api json use request type command "
-        "tool_request begin start"
-    ).split()
+# fmt: off
+LABELS = (
+    "call", "calls", "tool", "tools", "tool_call", "tool_calls", "toolcall", "toolcalls", "tool-call", "tool-calls",
+    "tool_use", "tool_code", "function", "functions", "function_call", "function_calls", "functioncall", "invoke",
+    "action", "name", "tool_name", "function_name", "commentary", "assistant", "assistantcommentary", "analysis",
+    "channel", "to", "recipient", "default_api", "api", "json", "use", "request", "type", "command", "tool_request",
+    "begin", "start",
 )
+# fmt: on
 _LABEL_SET = frozenset(LABELS)
 _NOT_A_MARK = frozenset(("json", "type", "name"))
 _CALL_LABELS = _LABEL_SET - _NOT_A_MARK
 _label = re.compile(
-    rf"(?:(?:{'|'.join(sorted(LABELS, key=len, reverse=True))})\b[ \t]*){{1,3}}(?:[:=](?P<blank>[ \t]*)|(?=[\]|>}}\"'(\n]))",
+    rf"(?:(?:{'|'.join(sorted(LABELS, key=len, reverse=True))})\b[ \t]*){{1,3}}"
+    r"(?:[:=](?P<blank>[ \t]*)|(?=[\]|>}\"'(\n]))",
     re.IGNORECASE,
 ).match
 _bracket_word = re.compile(r"[A-Za-z_]{2,20}:?[ \t]+").match
@@ -64,10 +66,13 @@ _name = re.compile(r"[^\W\d](?:[\w\-]|[.:/](?=[^\W\d])|\\_)*").match
 _name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
 _NEUTRAL = "]:=>\"'`,(~|｜"
 PROSE_TAGS = frozenset(
-    "a abbr article aside b blockquote body br button center cite code dd del details div dl dt em example examples "
-    "figure font footer form h1 h2 h3 h4 h5 h6 head header hr html i img ins kbd label li link main mark meta nav ol p "
-    "pre q quote s samp script section small span strike strong style sub summary sup svg table tbody td th thead "
-    "title tr tt u ul var video".split()
+    re.findall(
+        r"\w+",
+        "a abbr article aside b blockquote body br button center cite code dd del details div dl dt em example "
+        "examples figure font footer form h1 h2 h3 h4 h5 h6 head header hr html i img ins kbd label li link main "
+        "mark meta nav ol p pre q quote s samp script section small span strike strong style sub summary sup svg "
+        "table tbody td th thead title tr tt u ul var video ",
+    )
 )
 """Tags of HTML and of prose. They are not the markup of a call."""
 _LONGEST_TAG = 300
@@ -75,6 +80,10 @@ _LONGEST_LABEL = 60
 _LOOK_AHEAD = 420
 _MOST_TOKENS = 24
 _MOST_WORDS = 3
+_WINDOW = 4000
+"""How much of the text is looked at to find a name."""
+_READ_AGAIN, _FREE = 16, 1_000_000
+"""The budget for failed attempts: a multiple of the length of the text, and as much as short texts never need."""
 
 
 class ImprovisedCall(Struct, frozen=True):
@@ -108,6 +117,21 @@ class _Name(Struct, frozen=True):
     """The word of the tag, if it is the name of the tool."""
 
 
+class Work:
+    """What failed attempts have cost. An attempt may read up to the end of the text, so their number is limited."""
+
+    __slots__ = ("_failed",)
+
+    def __init__(self) -> None:
+        self._failed = 0
+
+    def charge(self, text: str, position: int) -> None:
+        self._failed += len(text) - position
+
+    def is_spent(self, length: int) -> bool:
+        return self._failed > _READ_AGAIN * length + _FREE
+
+
 class _More(Exception):
     """The text ends before the decision."""
 
@@ -118,13 +142,14 @@ class ImprovisedReader:
     def __init__(self, offered: OfferedNames, *, marked_only: bool = False) -> None:
         self._offered = offered
         self._marked_only = marked_only
+        self._work = Work()
 
     def begins(self, text: str, at: int, *, final: bool, is_first: bool) -> bool | None:
         """Whether a name and the beginning of its arguments follow; None if more text is needed."""
         if self.is_prose(text, at):
             return False
         try:
-            source = plain_source(text, at, final=final)
+            source = plain_source(text, at, final=final, window=_WINDOW)
             if source is None:
                 return None
             name = self._find_name(source.text, source.inner(at), final=final, is_first=is_first)
@@ -136,10 +161,10 @@ class ImprovisedReader:
         return name.head.marked or not self._marked_only or not final or _closing_mark_after(text, at) is not None
 
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
-        """Return the tool that a line of a complete text seems to call; empty for an envelope; None if it calls none."""
+        """Return the tool that a line of a complete text seems to call; None if it calls none."""
         if self.is_prose(text, at):
             return None
-        source = plain_source(text, at, final=True)
+        source = plain_source(text, at, final=True, window=_WINDOW)
         assert source is not None
         name = self._find_name(source.text, source.inner(at), final=True, is_first=is_first)
         if name is None:
@@ -163,14 +188,17 @@ class ImprovisedReader:
 
         `is_first`: nothing but blanks is before it in the message.
         """
+        if self._work.is_spent(len(text)):
+            return []
         source = plain_source(text, at, final=True)
         assert source is not None
         plain, start = source.text, source.inner(at)
         name = self._find_name(plain, start, final=True, is_first=is_first)
         calls = [] if name is None else self._read_calls(plain, name)
-        if source.is_changed:
-            for call in calls:
-                call.arguments.repairs.append("unescaped_text")
+        if not calls and (name is not None or plain is not text):
+            self._work.charge(plain, start)
+        for call in calls:
+            call.arguments.repairs = source.mend(call.arguments.repairs)
         return [ImprovisedCall(call.name, call.arguments, source.outer(call.end), call.region) for call in calls]
 
     def _read_calls(self, text: str, name: _Name) -> list[ImprovisedCall]:
@@ -178,7 +206,9 @@ class ImprovisedReader:
         if not stated:
             return []
         last, head = stated[-1].arguments, name.head
-        end = _skip_closers(text, last.end, head)
+        end = _skip_closers(text, last.end, head) if head.marked or head.fence else _skip_tags(text, last.end)
+        if last.notation == "text" and text[end:].strip():
+            return []  # an element with a plain word as its name is a call only at the end
         if last.is_open and end == last.end and text[end:].strip():
             return []
         if _closing_mark(text, last.end) is not None:
@@ -278,7 +308,7 @@ class ImprovisedReader:
         if not _name_element(word[1]):
             names.append((word[1], word.end()))
         for before in (_named_attribute, _suffix):
-            lead = before(text, word.end())
+            lead = before(text, word.end(), word.end() + _LONGEST_TAG)
             name = _name(text, lead.end()) if lead is not None else None
             if name is not None:
                 names.append((name[0], name.end()))
@@ -344,6 +374,8 @@ class ImprovisedReader:
             return None  # [NAME(...)] is a list of calls in Python, which other formats read
         if text.startswith("<", position):
             head.marked = True
+        if head.words == _MOST_WORDS and _setting(text, position) is not None:
+            return None  # [NAME] and settings below it, as in a configuration file
         return _Name(head, tool, position, in_tag, tag)
 
 
@@ -372,6 +404,7 @@ _closers = re.compile(
     )""",
     re.VERBOSE,
 ).match
+_setting = re.compile(r"\][ \t]*\r?\n\s*[\w.\-]+[ \t]*[=:]").match
 _closing_mark_after = re.compile(r"</|\[/|[|｜]>").search
 _closing_mark = re.compile(
     rf"\s*(?:</\s?{SIGIL}(?!(?:s|think\w*)\s*>)[^\W\d]|<[|｜]/|<[|｜]?\w*(?:tool|call)\w*[|｜]>|\[/)", re.IGNORECASE
@@ -394,6 +427,11 @@ def _skip_closers(text: str, position: int, head: _Head) -> int:
             break
         position = found.end()
     return position
+
+
+def _skip_tags(text: str, position: int) -> int:
+    """Move over closing tags only: without an opener, a bracket belongs to something else."""
+    return _skip_closers(text, position, _Head(position, is_first=False)) if _closing_mark(text, position) else position
 
 
 def _ends_line(text: str, position: int) -> bool:

@@ -20,12 +20,12 @@ _WINDOW = 300
 class PlainSource:
     """A text in which some stretches are replaced, and the conversion between its offsets and those of the original."""
 
-    __slots__ = ("_inner", "_outer", "is_changed", "text")
+    __slots__ = ("_inner", "_outer", "_pattern", "text")
 
     def __init__(self, text: str, pattern: re.Pattern[str] | None = None, start: int = 0) -> None:
         self._inner = [0]
         self._outer = [0]
-        self.is_changed = pattern is not None
+        self._pattern = pattern
         self.text = text
         if pattern is None:
             return
@@ -40,6 +40,12 @@ class PlainSource:
             self._outer.append(last)
         self.text = "".join((*pieces, text[last:]))
 
+    def mend(self, repairs: list[str]) -> list[str]:
+        """Return the repairs of a call that was read here. Keys without quotes belong to the notation with tokens."""
+        if self._pattern is _quote_token:
+            return [rule for rule in repairs if rule != "bare_key"]
+        return repairs if self._pattern is None else [*repairs, "unescaped_text"]
+
     def inner(self, outer: int) -> int:
         """Convert an offset in the original, before the first replacement or at its end."""
         place = bisect_right(self._outer, outer) - 1
@@ -50,12 +56,15 @@ class PlainSource:
         return self._outer[place] + inner - self._inner[place]
 
 
-def plain_source(text: str, at: int, *, final: bool) -> PlainSource | None:
-    """Return the source for a call at `at`: without entities if it is escaped; None if more text is needed."""
+def plain_source(text: str, at: int, *, final: bool, window: int | None = None) -> PlainSource | None:
+    """Return the source for a call at `at`: without entities if it is escaped; None if more text is needed.
+
+    With a `window`, only that much text is replaced, and the rest is left out.
+    """
     if _escaped_start(text, at) is not None:
-        return PlainSource(text, _entity, at)
+        return PlainSource(text if window is None else text[: at + window], _entity, at)
     if not final and _may_be_escaped(text, at) is not None:
         return None
     if _quote_token.search(text, at, at + _WINDOW) is not None:
-        return PlainSource(text, _quote_token, at)
+        return PlainSource(text if window is None else text[: at + window], _quote_token, at)
     return PlainSource(text)
