@@ -93,7 +93,9 @@ def begins(text: str, position: int, tool: Tool, *, in_tag: bool) -> bool:
     return in_tag or (not required_of(tool) and at > position)
 
 
-def read_after(text: str, position: int, tool: Tool, *, in_tag: bool, tag: str = "") -> Arguments | None:
+def read_after(
+    text: str, position: int, tool: Tool, closers: Closers, *, in_tag: bool, tag: str = ""
+) -> Arguments | None:
     """Read the arguments after a name. `in_tag`: the name is inside a tag; `tag` is the word of that tag."""
     if text.startswith(("(", " ("), position):
         read = _read_python(text, text.index("(", position) + 1, tool)
@@ -104,11 +106,11 @@ def read_after(text: str, position: int, tool: Tool, *, in_tag: bool, tag: str =
     if in_tag:
         attributes = read_attributes(text, position, tool)
         if attributes is None:
-            return _read_body(text, position, tool, "")
+            return _read_body(text, position, tool, closers, "")
         given, position, repairs, closed = attributes
         if closed:
             return Arguments(given, position, "attributes", repairs)
-    read = _read_body(text, position, tool, tag) if not (given and _closes(text, position)) else None
+    read = _read_body(text, position, tool, closers, tag) if not (given and _closes(text, position)) else None
     if read is None:
         return Arguments(given, position, "attributes", repairs) if given and in_tag else None
     read.values = given | read.values
@@ -125,13 +127,13 @@ def _skip_glue(text: str, position: int) -> int:
     return position if found is None else found.end()
 
 
-def _read_body(text: str, position: int, tool: Tool, tag: str) -> Arguments | None:
+def _read_body(text: str, position: int, tool: Tool, closers: Closers, tag: str) -> Arguments | None:
     at = _skip_glue(text, position)
     character = text[at : at + 1]
     if character == "{":
         return _read_json(text, at, tool)
     if character == "<":
-        read = read_elements(text, at, tool)
+        read = read_elements(text, at, tool, closers)
         if read is not None:
             return read
     elif character == "(":
@@ -140,7 +142,7 @@ def _read_body(text: str, position: int, tool: Tool, tag: str) -> Arguments | No
     if pairs is not None:
         return pairs
     if tag:
-        return _read_text(text, position, tool, tag)
+        return _read_text(text, position, tool, closers, tag)
     return None if required_of(tool) else Arguments({}, position, "none")
 
 
@@ -274,12 +276,30 @@ _blanks = re.compile(r"[\s,]*").match
 _own_lines = re.compile(r"\A[ \t]*\r?\n|\r?\n[ \t]*\Z").sub
 
 
+class Closers:
+    """Finds closing tags. A tag that is missing from one place on is missing from all later ones."""
+
+    __slots__ = ("_missing",)
+    _MOST = 64
+
+    def __init__(self) -> None:
+        self._missing: set[str] = set()
+
+    def find(self, text: str, word: str, start: int) -> re.Match[str] | None:
+        if word in self._missing or len(self._missing) >= self._MOST:
+            return None
+        found = _closer(word).search(text, start)
+        if found is None:
+            self._missing.add(word)
+        return found
+
+
 @lru_cache(256)
 def _closer(word: str) -> re.Pattern[str]:
     return re.compile(rf"<\s?/\s?{SIGIL}{re.escape(word)}\s*[|｜]{{0,2}}>")
 
 
-def read_elements(text: str, position: int, tool: Tool) -> Arguments | None:
+def read_elements(text: str, position: int, tool: Tool, closers: Closers) -> Arguments | None:
     """Read one element for each argument; stop at the first tag that is not one."""
     values: JsonObject = {}
     repairs: list[str] = []
@@ -292,7 +312,7 @@ def read_elements(text: str, position: int, tool: Tool) -> Arguments | None:
         if opened is None:
             break
         key, word, start = opened
-        closed = _closer(word).search(text, start)
+        closed = closers.find(text, word, start)
         if closed is None:
             stop = _any_tag(text, start)
             if stop is None:
@@ -340,10 +360,10 @@ def _element_value(raw: str, tool: Tool, key: str, repairs: list[str]) -> Any:
     return _typed(raw, tool, key)
 
 
-def _read_text(text: str, position: int, tool: Tool, tag: str) -> Arguments | None:
+def _read_text(text: str, position: int, tool: Tool, closers: Closers, tag: str) -> Arguments | None:
     """Read <NAME>text</NAME>: the value of the only required parameter, if that is a string."""
     key = single_parameter(tool)
-    closed = _closer(tag).search(text, position)
+    closed = closers.find(text, tag, position)
     if closed is None:
         return None
     raw = text[position : closed.start()]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dragoman.formats.cursor import Cursor, NotACall, Reader
+import re
+
+from dragoman.formats.cursor import Cursor, Markers, NotACall, Reader
 from dragoman.formats.improvised.reader import LABELS, ImprovisedReader
+from dragoman.formats.json_reader import run_to
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import Entry, Place
 from dragoman.toolset import Toolset
 
 IMPROVISED = "improvised"
+_nonce_opener = re.compile(r"<tool_call\s+id\s*=").match
+_growing_nonce_opener = re.compile(
+    r"<(?:t(?:o(?:o(?:l(?:_(?:c(?:a(?:l(?:l(?:\s+(?:i(?:d\s*)?)?)?)?)?)?)?)?)?)?)?)?\Z"
+).match
+_nonce_end = Markers(["</tool_call>"])
 LONGEST = 262_144
 """The maximal number of characters that the parser holds until the call is read."""
 
@@ -20,7 +28,7 @@ class Improvised(Entry):
     openers: tuple[str, ...] = ()
     place: Place = "line"
     line_gate = (
-        r"[@/!$|｜\[{]|```|~~~|&[lq#]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
+        r"[@/!$|｜\[{<]|```|~~~|&[lq#]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
     )
     line_characters = "@/!$|｜[<{&`~"
     line_is_named = True
@@ -42,6 +50,9 @@ class Improvised(Entry):
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
             raise NotACall("no tools to compare names with")
+        if (yield from cursor.try_match(_nonce_opener, _growing_nonce_opener)) is not None:
+            yield from self._pass_wrapper(cursor)
+            return
         reader = self._reader(cursor, cursor.tools)
         is_first = cursor.begins_message
         while (begins := self._begins(reader, cursor, is_first=is_first)) is None:
@@ -62,6 +73,12 @@ class Improvised(Entry):
                 cursor.region = call.region
             cursor.repair(*call.arguments.repairs)
             cursor.finish_call(call.name, call.arguments.values, changes=call.arguments.changes)
+
+    def _pass_wrapper(self, cursor: Cursor) -> Reader:
+        """Make the wrapper of a nonce text as a whole: only its own format may read it, and the nonce may be old."""
+        yield from run_to(cursor, _nonce_end)
+        cursor.position += len("</tool_call>") if cursor.text.startswith("</tool_call>", cursor.position) else 0
+        cursor.pass_as_text("the wrapper has the id of another turn")
 
     def _begins(self, reader: ImprovisedReader, cursor: Cursor, *, is_first: bool) -> bool | None:
         return reader.begins(cursor.text, cursor.position, final=cursor.final, is_first=is_first)

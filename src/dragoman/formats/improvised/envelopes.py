@@ -16,7 +16,7 @@ from dragoman.types import JsonObject, Tool
 _LOOK_AHEAD = 600
 _MOST_CALLS = 64
 _object_begins = re.compile(r"(?:\[\s*)?\{\s*(?:[\"'“`]|//|/\*|\w)").match
-_object_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*)?\Z").match
+_object_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*/?)?\Z").match
 _quoted = re.compile(r"""["'“`]([^\W\d][\w.\-:/]{0,99})["'”`]""").finditer
 
 

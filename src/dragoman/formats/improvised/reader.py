@@ -20,7 +20,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.formats.improvised.arguments import SIGIL, Arguments, begins, fit, read_after
+from dragoman.formats.improvised.arguments import SIGIL, Arguments, Closers, begins, fit, read_after
 from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
 from dragoman.formats.improvised.source import plain_source
 from dragoman.formats.loose.candidates import OfferedNames
@@ -120,10 +120,11 @@ class _Name(Struct, frozen=True):
 class Work:
     """What failed attempts have cost. An attempt may read up to the end of the text, so their number is limited."""
 
-    __slots__ = ("_failed",)
+    __slots__ = ("_failed", "closers")
 
     def __init__(self) -> None:
         self._failed = 0
+        self.closers = Closers()
 
     def charge(self, text: str, position: int) -> None:
         self._failed += len(text) - position
@@ -228,7 +229,7 @@ class ImprovisedReader:
     def _read_arguments(self, text: str, name: _Name) -> list[Stated]:
         if name.tool is None:
             return read_envelopes(text, name.end, self._offered)
-        read = read_after(text, name.end, name.tool, in_tag=name.in_tag, tag=name.tag)
+        read = read_after(text, name.end, name.tool, self._work.closers, in_tag=name.in_tag, tag=name.tag)
         return [] if read is None else [Stated(name.tool, read)]
 
     def _continues(self, text: str, position: int) -> bool:

@@ -15,7 +15,7 @@ from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.notation import is_element_name
 from dragoman.formats.readers.arguments import Arguments, read_slot, run_value
 from dragoman.formats.steps import ReadClosers, Scope, read_or_skip
-from dragoman.formats.template import Entry
+from dragoman.formats.template import Entry, Place
 from dragoman.jsonschema.references import resolve
 from dragoman.types import JsonObject, Tool
 
@@ -138,6 +138,9 @@ class BareElement(Entry):
 
     format = "xml_elements"
     openers = TAG_STARTS
+
+    def __init__(self, place: Place = "anywhere") -> None:
+        self.place: Place = place  # in `auto`, an element inside a sentence is not a call
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
@@ -319,6 +322,9 @@ class SelfClosing(Entry):
 
     format = "xml_attributes"
     openers = TAG_STARTS
+
+    def __init__(self, place: Place = "anywhere") -> None:
+        self.place: Place = place  # in `auto`, an element inside a sentence is not a call
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
