@@ -90,8 +90,8 @@ def test_results_in_a_message_of_the_user_are_content_of_others(envelope: str) -
     assert judge(Message("user", [Text(text)]))[0] == "exact"
 
 
-def test_the_words_of_the_user_count_if_they_shall() -> None:
-    assert judge({"role": "user", "content": PLANTED})[0] == "none"
+def test_a_call_in_the_words_of_the_user_asks_unless_they_are_untrusted() -> None:
+    assert judge({"role": "user", "content": PLANTED}) == ("similar", "a message of the user")
     assert judge({"role": "user", "content": PLANTED}, include_user=True) == ("exact", "message of the user")
     assert judge(Message("user", [Text(PLANTED), File("notes.txt")]), include_user=True)[0] == "exact"
 

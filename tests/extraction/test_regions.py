@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.extraction.judge import Regions
+from dragoman.extraction.regions import Regions
 
 CALL = "<<call>>"
 

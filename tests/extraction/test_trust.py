@@ -135,9 +135,9 @@ def test_the_nonce_of_this_turn_makes_a_wrapper_trustworthy() -> None:
     assert (stale.calls, [refused.call.provenance.level for refused in stale.refused]) == ([], ["T1"])
 
 
-def test_user_text_counts_as_content_only_by_option() -> None:
+def test_a_call_in_a_message_of_the_user_asks_and_is_refused_only_by_option() -> None:
     conversation = [Message("user", [Text(f"Please run this: {write(EVIL)}")])]
-    assert verdicts(extract(write(EVIL), tools=TOOLS, conversation=conversation)) == ["allow"]
+    assert verdicts(extract(write(EVIL), tools=TOOLS, conversation=conversation)) == ["ask"]
     assert extract(write(EVIL), tools=TOOLS, conversation=conversation, include_user=True).calls == []
 
 

@@ -22,12 +22,13 @@ from dragoman.agent.machine import Machine
 from dragoman.agent.records import Header, encode, refer
 from dragoman.agent.replies import answer_tool
 from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
-from dragoman.agent.resume import Restored, last_messages, read_start, restore
+from dragoman.agent.resume import Restored, last_messages, read_sources, read_start, restore
 from dragoman.agent.safety import SafetyServices
 from dragoman.agent.settings import Connection, Safety
 from dragoman.agent.tokens import window
 from dragoman.client import portal
 from dragoman.errors import ConfigError, InvalidTool
+from dragoman.extraction.echo_reader import UNTRUSTED
 from dragoman.extraction.tool_mode import ToolMode, choose_tool_mode
 from dragoman.extraction.trust import get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy, RunSummary
@@ -254,15 +255,18 @@ class Agent(Generic[DepsT]):
             parent,
         )
         messages = read_task(task)
+        if parent is not None and not parent.machine.conversation.echoes.is_empty:
+            # A model wrote the task after it had read untrusted content, and may have copied a call from it.
+            messages = [replace(message, extra={**message.extra, UNTRUSTED: True}) for message in messages]
         config = self._config(start)
         if session is not None and (self._given_journal is None or self._given_journal is False):
             raise ConfigError("a session needs a journal", hint="create the agent with journal=True")
 
         async def open_run(run: Run[Any]) -> tuple[Driver, list[Any], frozenset[str]]:
-            before, last = await self._before(session, config)
+            before, last, sources = await self._before(session, config)
             conversation = begin_conversation(self.system, before, messages)
             spending = Spending(config.limits, parent.machine.spending if parent is not None else None)
-            machine = Machine(config, spending=spending)
+            machine = Machine(config, spending=spending, sources=sources)
             run_journal = await self._begin(config, conversation, before, last, machine.mode)
             driver = self._driver(machine, run, start, run_journal)
             parent_run = parent.machine.config.run_id if parent is not None else ""
@@ -336,7 +340,8 @@ class Agent(Generic[DepsT]):
         try:
             records = await journal.read(run_id)
             start = await read_start(journal, run_id, records)
-            restored = restore(records, config, Spending(config.limits), start=start)
+            sources = await read_sources(journal, (await journal.run(run_id)).parent)
+            restored = restore(records, config, Spending(config.limits), start=start, sources=sources)
         except BaseException:
             await journal.release(run_id, token=token)
             raise
@@ -355,18 +360,19 @@ class Agent(Generic[DepsT]):
             self._journal = open_journal(default_path(os.environ) if given is True else given)
         return self._journal
 
-    async def _before(self, session: str | None, config: RunConfig) -> tuple[list[Message], RunSummary | None]:
-        """Return the conversation of a session so far, and its last run."""
+    async def _before(
+        self, session: str | None, config: RunConfig
+    ) -> tuple[list[Message], RunSummary | None, list[Message]]:
+        """Return the conversation of a session so far, its last run, and the messages that a summary replaced."""
         journal = self.journal
-        if session is None or journal is None:
-            return [], None
-        last = await journal.last_run(session)
-        if last is None:
-            return [], None
+        last = await journal.last_run(session) if session is not None and journal is not None else None
+        if last is None or journal is None:
+            return [], None, []
         if last.holder:
             raise RunBusy(last.run_id, last.holder)
         records = await journal.read(last.run_id)
-        return await last_messages(journal, last.run_id, records, config), last
+        messages = await last_messages(journal, last.run_id, records, config)
+        return messages, last, await read_sources(journal, last.run_id)
 
     async def _begin(
         self, config: RunConfig, messages: list[Message], before: list[Message], last: RunSummary | None, mode: str

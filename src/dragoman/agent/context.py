@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from dragoman.agent.tokens import Estimate
 from dragoman.errors import ConfigError
+from dragoman.extraction.echo_reader import SUMMARY as NOTE
 from dragoman.tools.results import cut_text
 from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Tool, ToolCall, ToolResult
 
@@ -19,8 +20,6 @@ from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Tool, 
 # A conversation in passages. A passage can be removed as a whole without separating a call from its results.
 
 PINNED = "pinned"
-NOTE = "compacted"
-"""The key in `Message.extra` of a message that replaces others."""
 _MOST_NAMES = 6
 
 

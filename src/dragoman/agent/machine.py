@@ -160,13 +160,19 @@ class Machine:
     """The state machine of one run."""
 
     def __init__(
-        self, config: RunConfig, *, spending: Spending | None = None, estimate: Estimate | None = None
+        self,
+        config: RunConfig,
+        *,
+        spending: Spending | None = None,
+        estimate: Estimate | None = None,
+        sources: Iterable[Message] = (),
     ) -> None:
+        """`sources` are earlier messages that the conversation does not contain any more, for the echo guard."""
         self.config = config
         self.messages: list[Message] = []
         self.spending = spending or Spending(config.limits)
         self.stats = RunStats(config)
-        self.conversation = ConversationContext(untrusted_tool_texts(config.tools), config.tools)
+        self.conversation = ConversationContext([*untrusted_tool_texts(config.tools), *sources], config.tools)
         self.estimate = estimate or Estimate(config.endpoint)
         self._asking = RequestBuilder(config)
         self._watch = Watch(config.watch)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.config import RunConfig
 from dragoman.agent.machine import Machine
-from dragoman.agent.protocol import Cancelled, Command, Finish, Stale
+from dragoman.agent.protocol import Cancelled, Command, Finish, Replied, Stale, ToolAnswered
 from dragoman.agent.records import Ended, Header, Past, decode
 from dragoman.agent.result import Spending
 from dragoman.journal.journal import Journal, JournalDamaged, Record
@@ -51,6 +51,32 @@ async def read_start(journal: Journal, run_id: str, records: Sequence[Record]) -
     return read_header(records).start(messages)
 
 
+async def read_sources(journal: Journal, run_id: str | None) -> list[Message]:
+    """Return the calls and results of a run and of the runs before it, if one of them was compacted.
+
+    The conversation does not contain them any more. A summary of them may, so the echo guard must know them.
+    """
+    chain: list[Sequence[Record]] = []
+    seen: set[str] = set()
+    while run_id is not None and run_id not in seen:
+        seen.add(run_id)
+        chain.append(await journal.read(run_id))
+        run_id = (await journal.run(run_id)).parent
+    if not any(record.kind == "input" and b"compacted" in record.body for records in chain for record in records):
+        return []
+    return [message for records in reversed(chain) for message in _calls_and_results(records)]
+
+
+def _calls_and_results(records: Sequence[Record]) -> Iterator[Message]:
+    yield from read_header(records).messages
+    for record in records[1:]:
+        told = decode(record.body) if record.kind in ("reply", "finished") else None
+        if isinstance(told, Replied):
+            yield Message("assistant", list(told.found.calls))
+        elif isinstance(told, ToolAnswered):
+            yield Message("tool", [told.result])
+
+
 def _messages_at_end(records: Sequence[Record], start: list[Message]) -> list[Message]:
     ended: Ended = decode(records[-1].body, Ended)
     return [*start[: ended.kept], *ended.messages]
@@ -62,11 +88,13 @@ def restore(
     spending: Spending | None = None,
     *,
     start: list[Message] | None = None,
+    sources: Sequence[Message] = (),
 ) -> Restored:
-    """Restore a run. The time between the processes does not count. `start` is what `read_start` returns."""
+    """Restore a run. The time between the processes does not count. `start` is what `read_start` returns, `sources`
+    what `read_sources` returns for the run before this one."""
     header = read_header(records)
     config = _as_it_was(config, header, records)
-    machine = Machine(config, spending=spending)
+    machine = Machine(config, spending=spending, sources=sources)
     past = machine.permissions.past = Past(records, config)
     commands = machine.start(header.start([]) if start is None else start)
     started: set[str] = set()

@@ -7,30 +7,38 @@ It cannot stop a model that was persuaded and writes a new call; permissions dec
 not checked: they come from a field of the wire. A server that itself turns text into native calls hides their origin;
 use text mode there.
 
-Untrusted content is every tool result (also of tools that the provider ran, and in user messages that carry results
-in text mode), the description of every tool marked `untrusted`, and with `include_user` the messages of the user.
-`EchoReader` adds it to an `EchoIndex` as the conversation grows.
+Untrusted content is every string of every tool result: texts, names and text data of files, addresses, keys and values
+of structured data (`echo_reader` collects them, also from tools that the provider ran, and from user messages that
+carry results in text mode). So are summaries of results, the task that another agent wrote after it read such content,
+and the definition of every tool marked `untrusted`. The user may paste content of others into a message. Nobody can
+tell it from an instruction of the user, so a call in a message of the user asks and is never refused, unless
+`include_user` says that these messages are untrusted.
 
 What counts as an echo. `EchoIndex.judge` compares the call with each text and returns a kind:
 
 - `exact`: the text contains the name of the tool and all keys and values of the call, in any order and any format, in
   brackets, with only words of wrappers in between and nothing after the last value that could be another argument. Two
   shortcuts: the text contains the call as the model wrote it; or a call without arguments is in a known wrapper.
-- `similar`: the same with foreign words in between, or with changed characters.
+- `similar`: the same with foreign words in between, with changed characters, with other keys or without keys (code and
+  logs are full of `name(value)`), with a value that the model made longer, or with fewer arguments than the model wrote
+  (a copy may have an optional argument more).
 - `none`: everything else. A value alone is never an echo: tools are meant to work with paths, commands and addresses
   that the model read in a file. A call is also not an echo if the model made it before the content arrived, because a
-  result may repeat the call that produced it; nor if the similar call in the content is such an earlier call.
+  result may repeat the call that produced it; nor if the similar call at that place of the content is such an earlier
+  call.
 
-`trust.decide` refuses an `exact` echo and asks about a `similar` one, in every trust profile and for every tool. A
-read-only tool is no exception: a planted call may read a secret. The guard asks about a similar call because it may
-well be legitimate, and a person sees the difference.
+`trust.decide` refuses an `exact` echo and asks about a `similar` one, in every trust profile. For a read-only tool it
+asks in both cases: such calls are often in code and logs, but a planted one may read a secret. The guard asks about a
+similar call because it may well be legitimate, and a person sees the difference.
 
 Normalisation. Copies differ in quotes, escapes and layout, so call and content pass through the same views (see
-`text_views`). `unescape` lowers the case, decodes entities, backslash and percent escapes up to three levels deep, and
-removes terminal codes, invisible characters and compatibility forms. `view` keeps letters and digits and reduces
-everything between them to one of four marks: open, close, an empty pair, a blank. `compact` also removes the blanks,
-for copies whose words are split. A page with HTML tags is indexed a second time without them. If a value consists only
-of punctuation, the views cannot show it: an exact match of the rest then counts as similar.
+`text_views`). `readings` gives the other texts that a model may see in a content: quoted-printable and base64 decoded,
+comments and tags removed. `unescape` lowers the case, decodes entities, backslash and percent escapes up to three
+levels deep, writes numbers in one form, and removes terminal codes, invisible characters and compatibility forms.
+`view` keeps letters and digits and reduces everything between them to one of four marks: open, close, an empty pair, a
+blank. `compact` also removes the blanks, for copies whose words are split. If a value consists only of punctuation, the
+views cannot show it: an exact match of the rest then counts as similar. A call may be split over neighbouring results,
+so the ends of consecutive results are indexed a second time, joined.
 
 Thresholds (in `echo_match`). A match with foreign words is similar from a score of `ALIKE` (0.85), which follows from
 the share of matched characters. A match with changed characters is similar if it has that share of the keys and values,
@@ -40,36 +48,33 @@ of fewer than `LEAST_VALUES` (4) characters in total are never similar: they wou
 
 Cost bound. An attacker must not be able to make the guard slow. `add` only unescapes a text. `judge` skips each text
 whose letters and digits do not contain the name, and builds the view of a text once. `echo_match.Budget` grants each
-search 20,000 units plus a quarter of the length of the text, so the work is linear. A text that exhausts the budget has
-thousands of places that nearly match; it counts as similar, so the guard asks. The index holds at
-most `limit` bytes (8 MiB). Beyond that it reduces the oldest texts to the surroundings of tool names, and only then
-forgets whole texts.
+search 20,000 units plus a quarter of the length of the text, and `Allowance` all searches for one reply together
+`_FREE_WORK` units plus half the length of the index and the calls, for at most `_MOST_CALLS` different calls. So the
+work is linear. A text that exhausts its budget has thousands of places that nearly match; it counts as similar, so the
+guard asks. So does each call that is left when the allowance is used up. The index holds at most `limit` bytes (8 MiB).
+Beyond that it reduces the oldest texts to the surroundings of tool names, and only then forgets whole texts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import Any
 
 from msgspec import Struct
 
-from dragoman import formats
-from dragoman.extraction.echo_match import CallPattern, Kind, Search, fingerprint
-from dragoman.extraction.text_views import OPEN, alphanumerics, compact, unescape, view, without_tags
+from dragoman.extraction.echo_match import ALIKE, Kind, Match, OwnCalls, Search
+from dragoman.extraction.echo_pattern import Budget, CallPattern, Exhausted, fingerprint
+from dragoman.extraction.text_views import OPEN, alphanumerics, compact, readings, unescape, view
 from dragoman.toolset import Toolset
-from dragoman.types import File, Message, Text, ToolCall, ToolResult
+from dragoman.types import ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
-# The index of the untrusted content of a conversation.
+# The result of a check, and the work that one reply may cause.
 
-_LARGEST = 1 << 20
-"""Longer texts are split into parts of this many characters, so that the index can forget them one by one."""
-_OVERLAP = 1 << 15
-_AROUND = 200
-_BEHIND = 4000
-_generic_mention = re.compile(r"(?:name|invoke|function|tool|call|action)[ {][^ {}@]+")
+_MOST_CALLS = 64
+"""An agent runs no more calls of one reply than this."""
+_FREE_WORK = 400_000
 
 
 class Echo(Struct, frozen=True):
@@ -82,19 +87,58 @@ class Echo(Struct, frozen=True):
 
 
 _NONE = Echo()
+_UNCHECKED = Echo("similar", "the conversation, perhaps: the reply has too many calls to check them all", ALIKE)
+
+
+class Allowance:
+    """The work that the calls of one reply may cause together. Equal calls are checked once."""
+
+    def __init__(self, index: EchoIndex) -> None:
+        self._index = index
+        self._left = _FREE_WORK + index.size // 6
+        self._known: dict[object, Echo] = {}
+
+    def judge(self, call: ToolCall, names: Iterable[str] = ()) -> Echo:
+        """Return whether the content contains this call, under its name or under one of these names."""
+        if self._index.has_nothing:
+            return _NONE
+        key = (fingerprint(call), call.raw)
+        if key not in self._known:
+            if self._left <= 0 or len(self._known) >= _MOST_CALLS:
+                return _UNCHECKED
+            before = self._index.work
+            self._known[key] = self._index.judge(call, names, self._left)
+            self._left += len(call.raw) // 2 + before - self._index.work
+        return self._known[key]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The index of the untrusted content of a conversation.
+
+_LARGEST = 1 << 20
+"""Longer texts are split into parts of this many characters, so that the index can forget them one by one."""
+_OVERLAP = 1 << 15
+_AROUND = 200
+_BEHIND = 4000
+_END = 4096
+"""How much of the end of a text is joined with the beginning of the next."""
+_NEIGHBOURS = "neighbouring results"
+_generic_mention = re.compile(r"(?:name|invoke|function|tool|call|action)[ {][^ {}@]+")
 
 
 class Segment:
     """A text, and those of its views that were needed so far."""
 
-    __slots__ = ("_compact", "_length", "_text", "_view", "alphanumerics", "number", "source")
+    __slots__ = ("_compact", "_length", "_text", "_view", "alphanumerics", "is_typed", "number", "source")
 
-    def __init__(self, text: str, source: str, number: int) -> None:
+    def __init__(self, text: str, source: str, number: int, *, is_typed: bool = False) -> None:
         self._text = unescape(text)
         self._length = len(self._text)
         self.alphanumerics = alphanumerics(self._text)
         self.source = source
         self.number = number
+        self.is_typed = is_typed
+        """The user wrote or pasted it: a call in it asks."""
         self._view: str | None = None
         self._compact: str | None = None
 
@@ -146,13 +190,20 @@ class EchoIndex:
         self._size = 0
         self._condensed = 0
         self._number = 0
+        self._has_untrusted = False
+        self._ends = JoinedEnds()
         self._own: dict[object, int] = {}
-        self._own_calls: list[tuple[int, ToolCall]] = []
+        self._own_calls = OwnCalls()
         self.work = 0
         """The work of `judge` so far, in units of the budget."""
 
     @property
     def is_empty(self) -> bool:
+        """Whether there is no untrusted content. Messages of the user do not count."""
+        return not self._has_untrusted
+
+    @property
+    def has_nothing(self) -> bool:
         return self._number == 0
 
     @property
@@ -160,53 +211,61 @@ class EchoIndex:
         """The approximate memory of the texts, in bytes."""
         return self._size
 
-    def add(self, text: str, source: str = "") -> None:
-        """Add an untrusted text."""
+    def add(self, text: str, source: str = "", *, is_typed: bool = False) -> None:
+        """Add an untrusted text, or with `is_typed` a text of the user."""
         if not text or text.isspace():
             return
-        for seen in (text, without_tags(text)):
-            for part in _parts(seen or ""):
-                segment = Segment(part, source, self._number)
-                self._segments.append(segment)
-                self._size += segment.size
+        self._keep(text, source, is_typed=is_typed)
+        if not is_typed:
+            self._has_untrusted = True
+            for joined in self._ends.join(text):
+                self._keep(joined, _NEIGHBOURS)
         self._number += 1
         self._shrink()
+
+    def _keep(self, text: str, source: str, *, is_typed: bool = False) -> None:
+        for seen in readings(text):
+            for part in _parts(seen):
+                segment = Segment(part, source, self._number, is_typed=is_typed)
+                self._segments.append(segment)
+                self._size += segment.size
 
     def add_own(self, call: ToolCall) -> None:
         """Add a call that the model made itself: later content may repeat it."""
         self._own.setdefault(fingerprint(call), self._number)
-        self._own_calls.append((self._number, call))
+        self._own_calls.add(self._number, call)
 
-    def judge(self, call: ToolCall) -> Echo:
-        """Return whether the content contains this call, exactly or with changes."""
-        if self.is_empty:
+    def judge(self, call: ToolCall, names: Iterable[str] = (), most_work: int | None = None) -> Echo:
+        """Return whether the content contains this call, exactly or with changes.
+
+        `names` are other names of its tool. `most_work` limits the work of all searches together.
+        """
+        if self.has_nothing:
             return _NONE
         until = self._own.get(fingerprint(call), self._number)
-        pattern = CallPattern(call)
-        searches = (Search(pattern), Search(pattern.compacted, is_compact=True))
+        pattern = CallPattern(call, names)
+        budget = Budget(most_work)
+        own = self._own_calls.of(call)
+        searches = (Search(pattern, budget, own), Search(pattern.compacted, budget, own, is_compact=True))
         best = _NONE
-        for segment in reversed(self._segments):
-            if segment.number >= until or not _may_hold(segment, pattern):
-                continue
-            match = searches[0].find(segment.view)
-            if match.kind != "exact":
-                match = max(match, searches[1].find(segment.compact), key=attrgetter("score"))
-            if match.kind == "similar" and self._repeats_own(segment, call):
-                continue
-            if match.score > best.score:
-                best = Echo(match.kind, segment.source, match.score)
-            if match.kind == "exact":
-                break
-        self.work += sum(search.work for search in searches)
+        try:
+            for segment in self._in_order():
+                if segment.number >= until or not _may_hold(segment, pattern):
+                    continue
+                match = _judge_segment(segment, searches)
+                if match.score > best.score:
+                    best = Echo(match.kind, segment.source, match.score)
+                if match.kind == "exact":
+                    break
+        except Exhausted:
+            best = max(best, _UNCHECKED, key=attrgetter("score"))
+        self.work += budget.spent
         return best
 
-    def _repeats_own(self, segment: Segment, call: ToolCall) -> bool:
-        """Whether the similar call in the content is another call that the model had made before."""
-        for number, own in reversed(self._own_calls[-50:]):
-            is_earlier = own.name == call.name and number <= segment.number
-            if is_earlier and Search(CallPattern(own)).find(segment.view).kind == "exact":
-                return True
-        return False
+    def _in_order(self) -> list[Segment]:
+        """Return the latest texts first, and after them the joined ends: the source of a whole call is its own text."""
+        segments = [*self._ends.segments(self._number - 1), *reversed(self._segments)]
+        return sorted(segments, key=lambda segment: segment.source == _NEIGHBOURS)
 
     def _shrink(self) -> None:
         while self._size > self._limit and self._condensed < len(self._segments):
@@ -218,6 +277,48 @@ class EchoIndex:
         while self._size > self._limit and self._segments:
             self._size -= self._segments.pop(0).size
             self._condensed = max(0, self._condensed - 1)
+
+
+class JoinedEnds:
+    """The ends of consecutive texts without anything between them: a call may be split over several results."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._count = 0
+        self._segments: list[Segment] | None = None
+
+    def join(self, text: str) -> list[str]:
+        """Add the next text. Return what is complete: it is long, and only its end touches the following texts."""
+        self._segments = None
+        if self._count == 0:
+            self._text, self._count = text[-_END:], 1
+            return []
+        self._text += text[:_END]
+        self._count += 1
+        if len(text) <= _END and len(self._text) <= 4 * _END:
+            return []
+        complete, self._count = self._text, 1
+        self._text = text[-_END:] if len(text) > _END else complete[-_END:]
+        return [complete]
+
+    def segments(self, number: int) -> list[Segment]:
+        """Return what is not complete yet, as segments with this number."""
+        if self._segments is None:
+            texts = readings(self._text) if self._count > 1 else ()
+            self._segments = [Segment(text, _NEIGHBOURS, number) for text in texts]
+        return self._segments
+
+
+def _judge_segment(segment: Segment, searches: tuple[Search, Search]) -> Match:
+    is_joined = segment.source == _NEIGHBOURS
+    match = searches[0].find(segment.view, segment.number, is_joined=is_joined)
+    if match.kind != "exact":
+        other = searches[1].find(segment.compact, segment.number, is_joined=is_joined)
+        match = max(match, other, key=attrgetter("score", "is_marked"))
+    if not segment.is_typed:
+        return match
+    # The user may want this call: in a message of the user, a call asks, and what only resembles one does not count.
+    return Match("similar", match.score) if match.is_marked else Match()
 
 
 def _may_hold(segment: Segment, pattern: CallPattern) -> bool:
@@ -239,85 +340,4 @@ def _compile_mentions(tools: Toolset | None) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The index of a conversation: which messages are untrusted, and which calls are the model's own.
-
-_DEEPEST = 20
-# In text mode, results are sent in a user message.
-_holds_results = re.compile(
-    r"<<result\b|<tool_result\b|<tool_response>|<function_results?>|<\|tool_response\|?>|<tool_results>"
-)
-_may_hold_calls = re.compile(r"[{(<\[]")
-
-
-class EchoReader:
-    """Reads the messages of a growing conversation in order, and remembers which call each result answers."""
-
-    def __init__(self, tools: Toolset | None, *, include_user: bool = False) -> None:
-        self.index = EchoIndex(tools=tools)
-        self._tools = tools
-        self._include_user = include_user
-        self._names: dict[str, str] = {}
-        for tool in tools or ():
-            if tool.metadata.get("untrusted") is True:
-                words = "\n".join((tool.description, *_strings(tool.parameters)))
-                self.index.add(words, f"description of {tool.name}")
-
-    def read(self, message: Message) -> None:
-        """Add the next message."""
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                self._note(part)
-            elif isinstance(part, ToolResult):
-                inner = part.content
-                texts = [inner] if isinstance(inner, str) else [each.text for each in inner if isinstance(each, Text)]
-                self._add_result("\n".join(texts), part.name, part.call_id)
-            elif isinstance(part, Text):
-                self._read_text(part.text, message.role)
-            elif isinstance(part, File) and self._include_user:
-                self.index.add(part.name, "file of the user")
-            self._read_opaque(part.extra)
-
-    def _read_opaque(self, extra: Mapping[str, Any]) -> None:
-        """Add the results of tools that the provider ran. They are in opaque data for the codec of the wire."""
-        for data in extra.values():
-            held = (data.get("item") or data.get("block")) if isinstance(data, Mapping) else None
-            if isinstance(held, Mapping) and ("output" in held or str(held.get("type")).endswith("tool_result")):
-                self._add_result("\n".join(_strings(held)), str(held.get("name") or ""), "")
-
-    def _read_text(self, text: str, role: str) -> None:
-        if role == "tool":
-            self._add_result(text, "", "")
-        elif role == "assistant" and _may_hold_calls.search(text):
-            for call in formats.parse(text, tools=self._tools, loose=self._tools is not None).calls:
-                self._note(call)
-        elif role == "user" and (self._include_user or _holds_results.search(text)):
-            self.index.add(text, "message of the user" if self._include_user else "results in a message")
-
-    def _note(self, call: ToolCall) -> None:
-        self._names[call.wire_id or call.id] = self._names[call.id] = call.name
-        self.index.add_own(call)
-
-    def _add_result(self, text: str, name: str, identity: str) -> None:
-        name = name or self._names.get(identity, "")
-        source = f"result of {name}" if name else "result of a tool"
-        self.index.add(text, f"{source} ({identity})" if identity else source)
-
-
-def _strings(value: object, depth: int = 0) -> Iterator[str]:
-    """Return every text in a value, at any depth."""
-    if isinstance(value, str):
-        yield value
-    elif depth > _DEEPEST:
-        return
-    elif isinstance(value, Mapping):
-        for key, each in value.items():
-            # Image data contains no text.
-            if key not in ("data", "image_url", "url") or not isinstance(each, str) or len(each) < 2000:
-                yield from _strings(each, depth + 1)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _strings(each, depth + 1)
-
-
-__all__ = ["Echo", "EchoIndex", "EchoReader"]
+__all__ = ["Allowance", "Echo", "EchoIndex"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -27,8 +25,9 @@ from dragoman.events import (
     ThinkingDelta,
     UsageReported,
 )
-from dragoman.extraction.echo import Echo
+from dragoman.extraction.echo import Allowance
 from dragoman.extraction.mistakes import write_notice
+from dragoman.extraction.regions import Regions, SpanList
 from dragoman.extraction.responses import ConversationContext, ParsedResponse, receive
 from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
 from dragoman.replies import fold
@@ -83,6 +82,10 @@ class ToolNames:
             return self._aliases[name]
         return self.offered.find(name) if self.offered is not None else None
 
+    def names_of(self, name: str) -> list[str]:
+        """Return the aliases of a tool."""
+        return [alias for alias, tool in self._aliases.items() if tool.name == name]
+
     def rename(self, call: ToolCall) -> ToolCall:
         """Return the call with the offered spelling of its name."""
         if self.offered is None:
@@ -94,78 +97,10 @@ class ToolNames:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The region of a call in a message: the answer, a quotation, or a code block that is not part of its format.
-
-# The text after the opening backticks contains no backtick: otherwise it is inline code.
-_fence = re.compile(r" {0,3}(`{3,}(?=[^`\n]*$)|~{3,})([^\n]*)", re.MULTILINE).match
-_blanks = re.compile(r"\s*").match
-_quote = re.compile(r"[ \t]{0,3}>").match
-
-Span = tuple[int, int]
-
-
-class Regions:
-    """The quotations and code blocks of a text, found once. Markers inside a call do not open or close anything."""
-
-    def __init__(self, text: str, calls: Sequence[Span]) -> None:
-        self._text = text
-        self._calls = sorted(calls)
-        self._starts = [start for start, _ in self._calls]
-        self._fences = self._find_fences()
-        self._fence_starts = [start for start, _ in self._fences]
-        self._is_all = len(self._fences) == 1 and self._is_all_there_is(self._fences[0])
-
-    def find(self, span: Span) -> str:
-        """Return `answer`, `quote` or `fence`."""
-        # Blanks before a call belong to it. The position of its first letter decides.
-        start = _blanks(self._text, span[0]).end()  # type: ignore[union-attr]
-        if _quote(self._text, self._text.rfind("\n", 0, start) + 1, start):
-            return "quote"
-        place = bisect_right(self._fence_starts, start) - 1
-        if place < 0 or start >= self._fences[place][1]:
-            return "answer"
-        return "answer" if self._is_all else "fence"
-
-    def _find_fences(self) -> list[Span]:
-        fences: list[Span] = []
-        opened: tuple[int, str] | None = None
-        position = 0
-        for line in self._text.splitlines(keepends=True):
-            found = None if self._is_within_call(position) else _fence(line)
-            if found and opened is None:
-                opened = (position, found[1])
-            elif (
-                found
-                and opened is not None
-                and found[1].startswith(opened[1])  # the same character, at least as often
-                and not found[2].strip()
-            ):
-                fences.append((opened[0], position + len(line)))
-                opened = None
-            position += len(line)
-        if opened is not None:
-            fences.append((opened[0], len(self._text)))
-        return fences
-
-    def _is_within_call(self, position: int) -> bool:
-        place = bisect_right(self._starts, position) - 1
-        return place >= 0 and position < self._calls[place][1]
-
-    def _is_all_there_is(self, fence: Span) -> bool:
-        """Whether the message is only this code block, and the block contains only calls, as weak models send them."""
-        if self._text[: fence[0]].strip() or self._text[fence[1] :].strip():
-            return False
-        rest, position = "", fence[0]
-        for start, end in self._calls:
-            if fence[0] <= start < fence[1]:
-                rest += self._text[position:start]
-                position = end
-        rest += self._text[position : fence[1]]
-        return all(_fence(line) for line in rest.splitlines() if line.strip())
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # Every possible call in a text, with its region. Each part of the text is used once.
+
+
+_QUOTES = "`'\"“”‘’ \t\r\n"
 
 
 class Candidate(Struct, frozen=True):
@@ -184,7 +119,7 @@ def span_of(call: ToolCall) -> tuple[int, int]:
 
 def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
     """Return the calls that the parser of the text reported, in order."""
-    regions = Regions(text, [_span(event) for event in events if isinstance(event, CallEnded | CallBroken)])
+    regions = Regions(text, _spans(events))
     candidates: list[Candidate] = []
     # From the end, so that for every call it is known whether text follows.
     followed = False
@@ -205,6 +140,7 @@ def find_loose(text: str, events: list[Event], settings: Settings) -> list[Candi
     """Return calls that only a loose search finds and that no format has used."""
     if "{" not in text and "(" not in text:
         return []
+    spans = _spans(events)
     if settings.format == "auto":
         from dragoman.formats.loose.stage import find_more
 
@@ -213,16 +149,32 @@ def find_loose(text: str, events: list[Event], settings: Settings) -> list[Candi
         # Only one format was read; the loose search finds the calls of all others.
         inside = settings.starts_in_thinking
         found = formats.parse(text, tools=settings.book.tools, loose=True, starts_in_thinking=inside).calls
-    taken = [_span(event) for event in events if isinstance(event, CallEnded | CallRefused | CallBroken)]
+    taken = SpanList(spans)
+    free = [call for call in found if not taken.meets(span_of(call))]
+    regions = Regions(text, [*spans, *(_without_quotes(text, span_of(call)) for call in free)])
+    places = (regions.find(_without_quotes(text, span_of(call))) for call in free)
+    return [Candidate(call, _loose_region(place), is_taken=False) for call, place in zip(free, places, strict=True)]
+
+
+def _without_quotes(text: str, span: tuple[int, int]) -> tuple[int, int]:
+    """Return the span of a loose call without the quotes and backticks around it, which belong to its region."""
+    raw = text[span[0] : span[1]]
+    start = span[0] + len(raw) - len(raw.lstrip(_QUOTES))
+    return start, max(start, span[1] - len(raw) + len(raw.rstrip(_QUOTES)))
+
+
+def _loose_region(region: str) -> str:
+    """A profile may accept a loose call in a code block. Weak models put their calls there, after a sentence."""
+    return "loose" if region in ("answer", "fence") else region
+
+
+def _spans(events: Iterable[Event]) -> list[tuple[int, int]]:
+    """Return the spans of everything that the parser read as a call, also in reasoning and if it is malformed."""
     return [
-        Candidate(call, "loose", is_taken=False)
-        for call in found
-        if not any(start < span_of(call)[1] and span_of(call)[0] < end for start, end in taken)
+        event.span if isinstance(event, CallBroken) else span_of(event.call)
+        for event in events
+        if isinstance(event, CallEnded | CallRefused | CallBroken)
     ]
-
-
-def _span(event: CallEnded | CallRefused | CallBroken) -> tuple[int, int]:
-    return event.span if isinstance(event, CallBroken) else span_of(event.call)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -335,6 +287,14 @@ class Judge:
         self._refused: list[CallRefused] = []
         self._invalid: list[InvalidCall] = []
         self._ids: set[str] = set(settings.background.ids)
+        self._allowance: Allowance | None = None
+
+    @property
+    def _echoes(self) -> Allowance:
+        """The echo guard. It reads the conversation, so it is created for the first call in text."""
+        if self._allowance is None:
+            self._allowance = Allowance(self._settings.background.echoes)
+        return self._allowance
 
     def judge(self, received: ParsedResponse, events: list[Event]) -> Extraction:
         """Return the extraction. `events` are those of the text parser; empty if the text is not parsed."""
@@ -381,20 +341,12 @@ class Judge:
         self._calls.append(self._identify(marked))
         return candidate.is_taken
 
-    def _find_echo(self, call: ToolCall, written: str) -> Echo:
-        """Check for an echo under the name of the tool and under the name that the model wrote."""
-        echoes = self._settings.background.echoes
-        echo = echoes.judge(call)
-        if written == call.name or echo.kind == "exact":
-            return echo
-        other = echoes.judge(replace(call, name=written))
-        return other if other.kind != "none" else echo
-
     def _decide(self, call: ToolCall, level: Any, candidate: Candidate) -> Judgement:
         settings = self._settings
         if level == "T5":
             return _NATIVE  # no other rule applies to it, and the echo search is the most expensive one
-        echo = self._find_echo(call, candidate.call.name)
+        # The content may use any name of the tool: the model's, an alias, or the offered one.
+        echo = self._echoes.judge(call, (candidate.call.name, *settings.book.names_of(call.name)))
         return decide(
             Situation(
                 level,

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from dragoman.extraction.echo import EchoIndex, EchoReader
+from dragoman.extraction.echo import EchoIndex
+from dragoman.extraction.echo_reader import EchoReader
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, Message, Reply, Text, Thinking, ToolCall, ToolResult

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 import unicodedata
+from base64 import b64decode
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
@@ -102,18 +104,26 @@ MARKS = BLANK + OPEN + CLOSE + EMPTY
 _ROUNDS = 3
 """The maximum depth of nested escapes: a string in a string in a page."""
 _FEW = 24
+_BASES = {"0x": 16, "0b": 2, "0o": 8}
+_LARGEST_NUMBER = 1e22
+"""Above it, not every digit of a float is known."""
 
 _terminal_code = re.compile(r"\x1b\[[0-9;?]*[a-z]")
-_percent_code = re.compile(r"%(?:20|22|27|28|3c|3d|5b|7b)")
-_tag = re.compile(r"<[/a-z!][^<>]{0,300}>", re.IGNORECASE)
-_closing_tag = re.compile(r"</(?:a|b|code|div|em|font|i|kbd|li|mark|p|pre|s|small|span|strong|td|tt|u)>", re.IGNORECASE)
-_entity = re.compile(r"&(?:#|[a-z]+;)")
+_entity = re.compile(r"&[#a-z]")
+_percent_code = re.compile(r"%[0-9a-f]{2}")
 # Match only from the first backslash of a run. Otherwise a long run would be tried from each position.
 _control_escape = re.compile(r"(?<!\\)\\++[nrbfv]")
 _tab_escape = re.compile(r"(?<!\\)\\++t")
-_code = re.compile(r"(?<!\\)(\\++)(?:u([0-9a-f]{4})|u\{([0-9a-f]{1,5})\}|x([0-9a-f]{2}))")
+# A code of eight digits has a capital U. In lower case it begins with a control character, which nobody writes.
+_code = re.compile(
+    r"(?<!\\)(\\++)(?:u((?:000[0-9a-f]|0010)?[0-9a-f]{4})|u\{([0-9a-f]{1,6})\}|x([0-9a-f]{2})|([0-3][0-7]{2})(?!\d))"
+)
 _continuation = re.compile(r"\\\r?\n[ \t]*")
 """A backslash at the end of a line joins the next line, as YAML folds long texts."""
+_number_form = re.compile(
+    r"(?<![\w.])(?:0x[0-9a-f]{1,16}|0b[01]{1,64}|0o[0-7]{1,21}|\d{1,15}(?:\.\d{1,15})?e[+-]?\d{1,2}|\d{1,21}\.0{1,15})"
+    r"(?!\w|\.\d)"
+)
 _surrogates = re.compile("[\ud800-\udfff]")
 _ignorable = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
@@ -139,7 +149,11 @@ _NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
 
 
 def unescape(text: str) -> str:
-    """Return the text in lower case, without entities, escapes, disguises and invisible characters."""
+    """Return the text in lower case, without entities, escapes, disguises and invisible characters.
+
+    Each step depends only on the characters that it replaces, and not on the rest of the text. Otherwise a call in the
+    middle of a page would read differently than the same call alone.
+    """
     text = text.lower()
     if "\\\n" in text or "\\\r" in text:
         text = _continuation.sub("", text)
@@ -151,21 +165,16 @@ def unescape(text: str) -> str:
             text = _terminal_code.sub("", text)
         if "&" in text and _entity.search(text):
             text = html.unescape(text).lower()
-        if "\\u" in text or "\\x" in text:
+        if "\\" in text:
             text = _read_codes(text)
         if "%" in text and _percent_code.search(text):
             text = unquote(text, errors="replace").lower()
         if text == before:
             break
     # Last, because it reveals no further escape: it removes all backslashes before a letter.
-    return _read_controls(text) if "\\" in text else text
-
-
-def without_tags(text: str) -> str | None:
-    """Return the visible text of a page: a call with a tag around each word is whole again. None if it is no page."""
-    if "</" not in text or _closing_tag.search(text) is None:
-        return None
-    return _tag.sub("", text)
+    if "\\" in text:
+        text = _read_controls(text)
+    return _number_form.sub(_plain_number, text)
 
 
 def alphanumerics(unescaped: str) -> str:
@@ -228,7 +237,24 @@ def _read_controls(text: str) -> str:
 
 def _character(match: re.Match[str]) -> str:
     # Of three backslashes, two are one literal backslash, and the third begins the code.
-    return "\\" * ((len(match[1]) - 1) // 2) + chr(int(match[2] or match[3] or match[4], 16))
+    kept = "\\" * ((len(match[1]) - 1) // 2)
+    if match[5]:
+        return kept + chr(int(match[5], 8))
+    code = int(match[2] or match[3] or match[4], 16)
+    return kept + chr(code) if code <= sys.maxunicode else match[0]
+
+
+def _plain_number(match: re.Match[str]) -> str:
+    """Return a number as it is usually written: 1e3, 0x3e8 and 1000.0 are 1000."""
+    written = match[0]
+    if written[:2] in _BASES:
+        return str(int(written[2:], _BASES[written[:2]]))
+    return spell_number(float(written)) or written
+
+
+def spell_number(value: float) -> str:
+    """Return the decimal digits of a number without a fraction; empty for any other number."""
+    return str(int(value)) if abs(value) < _LARGEST_NUMBER and value.is_integer() else ""
 
 
 def _simplify(text: str) -> str:
@@ -283,3 +309,85 @@ def _collapse_empty(text: str) -> str:
             text = text.replace(beside, EMPTY)
         if len(text) == before:
             return text
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The readings of a content: other texts that a model may see in it. Unlike `unescape`, these steps may hide a call that
+# is written plainly (`<function=add>` contains a code of quoted-printable), so each reading is a text of its own.
+
+_quoted_printable = re.compile(r"=(?:[2-7][0-9a-fA-F]|[ \t]*\r?\n)")
+_soft_break = re.compile(r"=[ \t]{0,80}\r?\n")
+_octets = re.compile(r"(?:=[0-9a-fA-F]{2})+")
+_tag = re.compile(r"<[/a-z!?][^<>]{0,300}>", re.IGNORECASE)
+_inline_tag = re.compile(
+    r"</?(?:abbr|a|bdi|bdo|big|blockquote|br|b|center|code|dd|del|details|div|dl|dt|em|font|h[1-6]|hr|img|ins|i|kbd|li"
+    r"|mark|ol|pre|p|q|samp|section|small|span|strike|strong|sub|summary|sup|s|table|tbody|td|th|thead|tr|tt|ul|u|var"
+    r"|wbr)(?:[\s/][^<>]{0,300})?>",
+    re.IGNORECASE,
+)
+_empty_element = re.compile(
+    r"<([a-z][\w:.\-]{0,40})(?:\s[^<>]{0,300})?>\s{0,20}</\1>|<[a-z][\w:.\-]{0,40}(?:\s[^<>]{0,300})?/>", re.IGNORECASE
+)
+_comments = (("<!--", "-->"), ("/*", "*/"), ("<?", "?>"))
+_base64_run = re.compile(r"[A-Za-z0-9+/_\-]{16,}+(?:(?:\s|\\[nr]){1,8}[A-Za-z0-9+/_\-]{4,}+)*+")
+_LEAST_BASE64 = 24
+_base64_breaks = re.compile(r"\\[nr]|\s+")
+_plain_octets = re.compile(rb"[\t\n\r\x20-\x7e\x80-\xff]{16,}")
+_STANDARD_ALPHABET = str.maketrans("-_", "+/")
+
+
+def readings(text: str) -> list[str]:
+    """Return the content as it is, and decoded or without its markup, where that makes a difference."""
+    found = [text]
+    if "=" in text and _quoted_printable.search(text):
+        found.append(_octets.sub(_decode_octets, _soft_break.sub("", text)))
+    for given in tuple(found):
+        plain = _without_markup(given)
+        found += (plain, _tag.sub("", plain))
+    found += _decode_base64(text)
+    return list(dict.fromkeys(found))
+
+
+def _decode_octets(match: re.Match[str]) -> str:
+    return bytes.fromhex(match[0].replace("=", "")).decode("utf-8", "replace")
+
+
+def _without_markup(text: str) -> str:
+    """Return a text without comments, tags of HTML and empty elements. A call with a tag in each word is whole again,
+    and the tags of its own wrapper remain."""
+    for opener, closer in _comments:
+        if opener in text and closer in text:
+            text = _cut_out(text, opener, closer)
+    if "<![CDATA[" in text:
+        text = text.replace("<![CDATA[", "").replace("]]>", "")
+    if "<" not in text:
+        return text
+    return _empty_element.sub("", _empty_element.sub("", _inline_tag.sub("", text)))
+
+
+def _cut_out(text: str, opener: str, closer: str) -> str:
+    """Remove each span between two markers. A regular expression would scan the rest of the text for each opener."""
+    kept: list[str] = []
+    position = 0
+    while (start := text.find(opener, position)) >= 0:
+        end = text.find(closer, start + len(opener))
+        if end < 0:
+            break
+        kept.append(text[position:start])
+        position = end + len(closer)
+    return "".join((*kept, text[position:]))
+
+
+def _decode_base64(text: str) -> list[str]:
+    """Return the texts in base64. Other characters may precede a run, so each of the four alignments is decoded."""
+    found: list[str] = []
+    for run in _base64_run.finditer(text):
+        digits = _base64_breaks.sub("", run[0]).translate(_STANDARD_ALPHABET)
+        if len(digits) < _LEAST_BASE64:
+            continue
+        for first in range(4):
+            octets = b64decode(digits[first : first + (len(digits) - first) // 4 * 4])
+            plain = b"\n".join(_plain_octets.findall(octets)).decode("utf-8", "ignore")
+            if plain.isprintable() or any(mark in plain for mark in "{(<"):
+                found.append(plain)
+    return ["\n".join(found)] if any(found) else []

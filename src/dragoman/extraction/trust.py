@@ -21,11 +21,11 @@ from dragoman.types import Tool, ToolCall
 # | T3 | a known wrapper in the answer; with a model's family given, one of that family |
 # | T2 | the whole message is JSON calls of offered tools, bare or in one fence |
 # | T1 | found only by a loose search: JSON in prose, another family's wrapper, an old nonce |
-# | T0 | inside thinking, a quotation, or a code block that is not part of the format |
+# | T0 | inside thinking, a quotation, code that is not part of the format, a comment, a table or a string |
 
 Level = Literal["T5", "T4", "T3", "T2", "T1", "T0"]
 
-_NEVER = frozenset({"thinking", "quote", "fence"})
+_NEVER = frozenset({"thinking", "quote", "fence", "code", "comment", "table", "string"})
 
 
 _WRAPPED = frozenset({"T5", "T4", "T3"})
@@ -160,7 +160,9 @@ def decide(situation: Situation, profile: Profile) -> Judgement:
     if situation.level == "T5":
         return Judgement("allow", "level")
     if situation.level == "T0":
-        return Judgement("refuse", "place", "calls do not count in thinking, in a quotation or in a code block")
+        return Judgement(
+            "refuse", "place", "calls do not count in thinking, quotations, code, comments, tables and strings"
+        )
     judgements = [*_judge_echo(situation), _judge_level(situation, profile)]
     if situation.level != "T4" and situation.is_followed and situation.has_untrusted:
         words = "text follows the call, and the conversation contains untrusted content"
@@ -183,7 +185,9 @@ def _judge_level(situation: Situation, profile: Profile) -> Judgement:
 def _judge_echo(situation: Situation) -> list[Judgement]:
     where = situation.echo_source or "content of this conversation"
     if situation.echo == "exact":
-        return [Judgement("refuse", "echo", f"the same call occurs in {where}")]
+        # Code and logs are full of calls that only read, and a person can tell whether this one was planted.
+        is_read_only = situation.tool is not None and situation.tool.read_only
+        return [Judgement("ask" if is_read_only else "refuse", "echo", f"the same call occurs in {where}")]
     if situation.echo == "similar":
         return [Judgement("ask", "echo_similar", f"a very similar call occurs in {where}")]
     return []

@@ -1,0 +1,167 @@
+"""The untrusted strings of a conversation, and the calls in it that are the model's own. The theory is in `echo`."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from dragoman import formats
+from dragoman.extraction.echo import EchoIndex
+from dragoman.extraction.regions import Regions
+from dragoman.toolset import Toolset
+from dragoman.types import File, Image, Message, Part, Text, Thinking, ToolCall, ToolResult
+
+UNTRUSTED = "untrusted"
+"""The key in `Message.extra` of a message that is untrusted whatever its role: a task that another agent wrote after it
+had read untrusted content."""
+SUMMARY = "compacted"
+"""The key in `Message.extra` of a message that replaces others. A model wrote it from their results."""
+
+# In text mode, results are sent in a user message.
+_holds_results = re.compile(
+    r"<<result\b|<tool_result\b|<tool_response>|<function_results?>|<\|tool_response\|?>|<tool_results>"
+)
+_may_hold_calls = re.compile(r"[{(<\[]")
+
+
+class EchoReader:
+    """Reads the messages of a growing conversation in order, and remembers which call each result answers."""
+
+    def __init__(self, tools: Toolset | None, *, include_user: bool = False) -> None:
+        self.index = EchoIndex(tools=tools)
+        self._tools = tools
+        self._include_user = include_user
+        self._names: dict[str, str] = {}
+        for tool in tools or ():
+            if tool.metadata.get("untrusted") is True:
+                words = "\n".join((tool.description, *strings(tool.parameters)))
+                self.index.add(words, f"description of {tool.name}")
+
+    def read(self, message: Message) -> None:
+        """Add the next message."""
+        if message.role == "user" and (UNTRUSTED in message.extra or SUMMARY in message.extra):
+            is_summary = SUMMARY in message.extra
+            source = "a summary of earlier messages" if is_summary else "the task that another agent wrote"
+            self.index.add("\n".join(strings(message.parts)), source)
+            return
+        for part in message.parts:
+            self._read_part(part, message.role)
+            if not isinstance(part, ToolResult):
+                self._read_opaque(part.extra)
+
+    def _read_part(self, part: Part, role: str) -> None:
+        if isinstance(part, ToolCall):
+            self._note(part)
+        elif isinstance(part, ToolResult):
+            self._add_result(strings(part), part.name, part.call_id)
+        elif role == "tool":
+            self._add_result(strings(part), "", "")
+        elif role == "user":
+            self._read_user(part)
+        elif role == "assistant" and isinstance(part, Text):
+            self._read_answer(part.text)
+
+    def _read_user(self, part: Part) -> None:
+        text = "\n".join(strings(part))
+        if self._include_user:
+            self.index.add(text, "message of the user")
+        elif isinstance(part, Text) and _holds_results.search(text):
+            self.index.add(text, "results in a message")
+        else:
+            self.index.add(text, "a message of the user", is_typed=True)
+
+    def _read_answer(self, text: str) -> None:
+        """Note the calls in an answer, except those that it only quotes: they never ran."""
+        if _may_hold_calls.search(text) is None:
+            return
+        found = formats.parse(text, tools=self._tools, loose=self._tools is not None).calls
+        spans = [call.provenance.span for call in found if call.provenance is not None]
+        regions = Regions(text, spans)
+        for call in found:
+            if call.provenance is None or regions.find(call.provenance.span) == "answer":
+                self._note(call)
+
+    def _read_opaque(self, extra: Mapping[str, Any]) -> None:
+        """Add the results of tools that the provider ran. They are in opaque data for the codec of the wire."""
+        for data in extra.values():
+            held = (data.get("item") or data.get("block")) if isinstance(data, Mapping) else None
+            if isinstance(held, Mapping) and ("output" in held or str(held.get("type")).endswith("tool_result")):
+                self._add_result(strings(held), str(held.get("name") or ""), "")
+
+    def _note(self, call: ToolCall) -> None:
+        self._names[call.wire_id or call.id] = self._names[call.id] = call.name
+        self.index.add_own(call)
+
+    def _add_result(self, texts: Iterator[str], name: str, identity: str) -> None:
+        name = name or self._names.get(identity, "")
+        source = f"result of {name}" if name else "result of a tool"
+        self.index.add("\n".join(texts), f"{source} ({identity})" if identity else source)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Every string of a value. A walk with a stack has no depth at which it would stop.
+
+_MOST_VALUES, _MOST_CHARACTERS = 200_000, 1 << 24
+"""The data of a caller may contain itself."""
+_MOST_BINARY = 2000
+"""Data that is no text is an image or the like. A short one may as well be a word."""
+_data_address = re.compile(r"data:([^,;]*)((?:;[^,;]*)*),").match
+
+
+def strings(value: object) -> Iterator[str]:
+    """Yield every text in a value: the fields of parts, keys and values at any depth, and data that is text."""
+    pending: list[object] = [value]
+    values, characters = 0, 0
+    while pending and values < _MOST_VALUES and characters < _MOST_CHARACTERS:
+        values += 1
+        each = pending.pop()
+        if isinstance(each, str):
+            characters += len(each)
+            yield each if _data_address(each) is None else _read_address(each)
+        elif isinstance(each, Mapping):
+            for key, inner in reversed(each.items()):
+                pending += (_read_data(inner) if key == "data" and isinstance(inner, str) else inner, str(key))
+        elif isinstance(each, list | tuple):
+            pending += reversed(each)
+        else:
+            pending += _fields(each)
+
+
+def _fields(part: object) -> list[object]:
+    """Return what a part holds, in reverse order. Numbers and the objects of a caller hold no text."""
+    if isinstance(part, Text | Thinking):
+        return [part.extra, part.text]
+    if isinstance(part, ToolResult):
+        return [part.extra, part.data, part.content]
+    if isinstance(part, Image):
+        return [part.extra, _read_data(part.data or ""), part.url]
+    if isinstance(part, File):
+        return [part.extra, _read_data(part.data or ""), part.url, part.name]
+    return []
+
+
+def _read_address(address: str) -> str:
+    """Return an address, with its content if it is a `data:` address."""
+    head = _data_address(address)
+    if head is None:
+        return address
+    body = address[head.end() :]
+    if "base64" not in head[2]:
+        return address
+    return f"{head[0]} {_read_data(unquote_to_bytes(body).decode('ascii', 'ignore'))}"
+
+
+def _read_data(data: str) -> str:
+    """Return data in base64 with the text that it contains. Only the data of images and the like is left out."""
+    try:
+        octets = b64decode(data, validate=True)
+    except ValueError:
+        return data
+    encoding = "utf-16" if octets[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    try:
+        return f"{octets.decode(encoding)}\n{data[:_MOST_BINARY]}"
+    except UnicodeDecodeError:
+        return data if len(data) < _MOST_BINARY else ""
