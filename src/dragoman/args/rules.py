@@ -51,6 +51,7 @@ REPAIRS = {
     "unescaped_text": "decoded the entities of an escaped call",
     "unusual_keys": "found the name and the arguments under unusual keys",
     "xml_entities": "decoded XML entities in a value",
+    "confirmed": "took a call that the model repeated after a notice",
     "dropped_key": "left out a key without a value",
     "foreign_closer": "took the end marker of another format for that of this one",
     "missing_marker": "read a call without one of its markers",

@@ -66,6 +66,12 @@ class ConversationContext:
         return frozenset(part.id for part in parts if isinstance(part, ToolCall | InvalidCall))
 
     @property
+    def notices(self) -> str:
+        """The text of the user's messages so far, which include the notices of the agent; no results."""
+        said = (message.parts for message in self._messages if message.role == "user")
+        return "\n".join(part.text for parts in said for part in parts if isinstance(part, Text))
+
+    @property
     def told(self) -> str:
         """All text so far."""
         return "\n".join(_words(part) for message in self._messages for part in message.parts)

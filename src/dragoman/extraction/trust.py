@@ -18,8 +18,9 @@ from dragoman.types import Tool, ToolCall
 # |---|---|
 # | T5 | a native field of the wire |
 # | T4 | a text wrapper that carries this turn's nonce |
-# | T3 | a known wrapper in the answer; with a model's family given, one of that family |
-# | T2 | the whole message is JSON calls of offered tools, bare or in one fence |
+# | T3 | a known wrapper in the answer (with a model's family given, one of that family), or an improvised call of an
+# |    | offered tool that is marked and alone on its lines |
+# | T2 | the whole message is calls of offered tools, or its last line is one in Python, or the model confirmed a call |
 # | T1 | found only by a loose search: JSON in prose, another family's wrapper, an old nonce |
 # | T0 | inside thinking, a quotation, code that is not part of the format, a comment, a table or a string |
 
@@ -42,11 +43,13 @@ def find_level(call: ToolCall, region: str, family: Collection[str] | None = Non
     written = provenance.format if provenance is not None else ""
     if written == NONCE:
         return "T4"
-    if region == "loose" or written == STALE_NONCE:
+    if region in ("loose", "sentence") or written == STALE_NONCE:
         return "T1"
     if region == "message":
         return "T2"
-    if family is not None and written not in family:
+    if region == "last_line":
+        return "T2"
+    if family is not None and written not in family and region != "marked":
         return "T1"
     return "T3"
 
