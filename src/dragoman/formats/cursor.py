@@ -19,7 +19,7 @@ from dragoman.events import (
     TextDelta,
     ThinkingDelta,
 )
-from dragoman.formats.envelope import ARGUMENT_KEYS, NoCall, properties_of, read_arguments, required_of
+from dragoman.formats.envelope import ARGUMENT_KEYS, NoCall, fits, properties_of, read_arguments, required_of
 from dragoman.toolset import Toolset, without_namespace
 from dragoman.types import JsonObject, Provenance, Tool, ToolCall
 
@@ -164,6 +164,7 @@ BLANK_LIMIT = 256
 
 skip_blanks = re.compile(r"[ \t\r\n]*").match  # the white space of JSON; other blanks are data
 escape = json.encoder.encode_basestring  # a JSON string with its quotes; non-ASCII characters stay as they are
+_SCHEMA_KEYS = frozenset(("type", "properties", "required", "additionalProperties"))
 write_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -435,7 +436,7 @@ class Cursor:
             self.start_call(name, call_id)
             self.delta(write_json(arguments))
         if tool is not None and tool.parameters:
-            if len(arguments) == 1:
+            if len(arguments) == 1 or "properties" in arguments:
                 arguments = self._unwrap(arguments, tool)
             fitted = coerce(arguments, tool.parameters)
             arguments, changes = fitted.value, changes + fitted.changes
@@ -460,10 +461,19 @@ class Cursor:
         self._reset_call()
 
     def _unwrap(self, arguments: JsonObject, tool: Tool) -> JsonObject:
-        """{"input": {"city": "Oslo"}} for a tool with a parameter `city` and no `input`: return the inner object."""
-        ((key, inner),) = arguments.items()
+        """{"input": {"city": "Oslo"}} for a tool with a parameter `city` and no `input`: return the inner object.
+
+        A model that copies the schema writes {"type": "object", "properties": {"city": "Oslo"}}.
+        """
         properties = properties_of(tool)
-        if key not in ARGUMENT_KEYS or key in properties:
+        copied = arguments.get("properties")
+        if isinstance(copied, dict) and "properties" not in properties and arguments.keys() <= _SCHEMA_KEYS:
+            if not copied or not properties or not fits(copied, tool):
+                return arguments
+            self.repair("unwrapped_arguments")
+            return copied
+        key, inner = next(iter(arguments.items()))
+        if len(arguments) > 1 or key not in ARGUMENT_KEYS or key in properties:
             return arguments
         try:
             found, _ = read_arguments(inner)
