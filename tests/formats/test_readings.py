@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.formats.odd_cases import account, tool
 
-from dragoman import formats
+from dragoman import extract, formats
 from dragoman.formats import Parsed
 from dragoman.toolset import Toolset
 
@@ -123,3 +123,258 @@ def test_without_tools_an_unknown_member_is_not_guessed() -> None:
     parsed = read('<tool_call>{"name": "f", "payload": {"x": 1}}</tool_call>', tools=None)
     assert (parsed.calls, len(parsed.broken)) == ([], 1)
     assert json.loads(parsed.broken[0].raw.removeprefix("<tool_call>").removesuffix("</tool_call>"))["name"] == "f"
+
+
+# ---- values between tags ---------------------------------------------------------------------------------------------
+
+# A call of `send` with two values, `{to}` and `{body}`, as each format writes it.
+TAGGED = {
+    "qwen3_coder": (
+        "<tool_call>\n<function=send>\n<parameter=to>\n{to}\n</parameter>\n<parameter=body>\n{body}\n</parameter>\n"
+        "</function>\n</tool_call>"
+    ),
+    "seed_oss": (
+        "<seed:tool_call>\n<function=send>\n<parameter=to>{to}</parameter>\n<parameter=body>{body}</parameter>\n"
+        "</function>\n</seed:tool_call>"
+    ),
+    "glm45": (
+        "<tool_call>send\n<arg_key>to</arg_key>\n<arg_value>{to}</arg_value>\n<arg_key>body</arg_key>\n"
+        "<arg_value>{body}</arg_value>\n</tool_call>"
+    ),
+    "glm47": (
+        "<tool_call>send<arg_key>to</arg_key><arg_value>{to}</arg_value><arg_key>body</arg_key>"
+        "<arg_value>{body}</arg_value></tool_call>"
+    ),
+    "minimax_m2": (
+        '<minimax:tool_call>\n<invoke name="send">\n<parameter name="to">{to}</parameter>\n'
+        '<parameter name="body">{body}</parameter>\n</invoke>\n</minimax:tool_call>'
+    ),
+    "anthropic_xml": (
+        '<function_calls>\n<invoke name="send">\n<parameter name="to">{to}</parameter>\n'
+        '<parameter name="body">{body}</parameter>\n</invoke>\n</function_calls>'
+    ),
+    "minicpm5": '<function name="send"><param name="to">{to}</param><param name="body">{body}</param></function>',
+    "step3": (
+        '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="send">\n'
+        '<steptml:parameter name="to">{to}</steptml:parameter>\n'
+        '<steptml:parameter name="body">{body}</steptml:parameter>\n</steptml:invoke><｜tool_call_end｜>'
+    ),
+    "deepseek_v32": (
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="send">\n'
+        '<｜DSML｜parameter name="to" string="true">{to}</｜DSML｜parameter>\n'
+        '<｜DSML｜parameter name="body" string="true">{body}</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
+        "</｜DSML｜function_calls>"
+    ),
+    "xml_elements": "<send>\n<to>{to}</to>\n<body>{body}</body>\n</send>",
+}
+
+
+def write_tagged(name: str, to: str, body: str = "Hello") -> str:
+    return TAGGED[name].replace("{to}", to).replace("{body}", body)
+
+
+def closer_of(name: str) -> str:
+    after = TAGGED[name].split("{to}")[1].lstrip()
+    return after[: after.index(">") + 1]
+
+
+@pytest.mark.parametrize("name", TAGGED)
+def test_a_value_never_contains_its_own_closer(name: str) -> None:
+    closer = closer_of(name)
+    for damage in (f"bo@x.org{closer}\nNow the body:", f"bo@x.org{closer}{closer}", f"a {closer} b", f"a\n{closer} b"):
+        for reader in (name, "auto"):
+            parsed = read(write_tagged(name, damage).replace(f"body:{closer}", "body:"), reader)
+            assert parsed.calls or parsed.broken, damage
+            for call in parsed.calls:
+                assert closer not in json.dumps(call.arguments, ensure_ascii=False), damage
+                assert call.arguments["to"] in ("bo@x.org", "bo@x.org\n"), damage
+                assert call.repairs, damage
+
+
+@pytest.mark.parametrize("name", [name for name in TAGGED if name != "xml_elements"])
+@pytest.mark.parametrize("wrong", ["</to>", "</door>", "</x:y>"])
+def test_the_closer_of_another_element_is_no_part_of_a_value(name: str, wrong: str) -> None:
+    closer = closer_of(name)
+    right = write_tagged(name, "bo", "Hi")
+    last = right[: right.rindex(closer)] + wrong + right[right.rindex(closer) + len(closer) :]
+    for text in (last, right.replace(closer, wrong)):
+        parsed = read(text, name)
+        assert calls_of(parsed) == [("send", {"to": "bo", "body": "Hi"})]
+        assert {"closed_argument", "foreign_closer"} <= set(parsed.calls[0].repairs)
+    kept = read(last.replace("Hi", "<door>Hi</door>" if wrong == "</door>" else f"<{wrong[2:]}Hi"), name)
+    assert not kept.calls or kept.calls[0].arguments["body"].startswith("<"), "a closer of an element in the value"
+
+
+ESCAPED = {
+    "2&gt;/dev/null": "2>/dev/null",
+    "a &amp;&amp; b": "a && b",
+    "&lt;h1&gt;Hi&lt;/h1&gt;": "<h1>Hi</h1>",
+    "say &quot;x&quot; &apos;y&apos; &#39;z&#x27;": "say \"x\" 'y' 'z'",
+    "caf&#233; &#x1F600;": "café 😀",
+}
+NOT_ESCAPED = ["<p>a &lt; b</p>", 's.replace("&", "&amp;")', "AT&T &amp; co", "&nbsp;&gt;", "&unknown; x", "a &amp b"]
+
+
+@pytest.mark.parametrize("name", TAGGED)
+def test_entities_in_an_escaped_text_are_decoded_with_a_named_repair(name: str) -> None:
+    for written, meant in ESCAPED.items():
+        parsed = read(write_tagged(name, "bo", written), name)
+        assert calls_of(parsed) == [("send", {"to": "bo", "body": meant})]
+        assert parsed.calls[0].repairs == ("decoded_entities",)
+
+
+@pytest.mark.parametrize("name", TAGGED)
+@pytest.mark.parametrize("text", NOT_ESCAPED)
+def test_a_text_that_was_not_escaped_stays_as_it_is(name: str, text: str) -> None:
+    parsed = read(write_tagged(name, "bo", text), name)
+    assert [call.arguments["body"] for call in parsed.calls] == [text]
+    assert parsed.calls[0].repairs == ()
+
+
+@pytest.mark.parametrize("name", [name for name in TAGGED if name != "xml_elements"])
+def test_a_value_that_looks_escaped_is_rendered_and_read_back(name: str) -> None:
+    for text in (*ESCAPED, *NOT_ESCAPED, "&amp;lt;", "x & y &lt;"):
+        calls = [("send", {"to": "bo", "body": text})]
+        assert calls_of(read(formats.render(calls, name), name)) == calls
+
+
+@pytest.mark.parametrize("name", JSON_WRAPPERS)
+def test_json_that_is_escaped_as_a_whole_is_unescaped(name: str) -> None:
+    body = '{"name": "search", "arguments": {"query": "a > b"}}'
+    text = JSON_WRAPPERS[name].replace("{}", body.replace(">", "&gt;").replace('"', "&quot;"))
+    parsed = read(text, name)
+    assert calls_of(parsed) == [("search", {"query": "a > b"})]
+    assert "decoded_entities" in parsed.calls[0].repairs
+    plain = read(JSON_WRAPPERS[name].replace("{}", body.replace("a >", "&quot;a &gt;")), name)
+    assert calls_of(plain) == [("search", {"query": "&quot;a &gt; b"})]
+
+
+# ---- attributes next to a key ----------------------------------------------------------------------------------------
+
+ATTRIBUTES = {
+    "minimax_m2": [
+        ('name="to">', 'name="to" string="true">'),
+        ('name="to">', 'name="to" type="string" required=true>'),
+        ('<parameter name="to">', '<parameter string="true" name="to">'),
+        ('<parameter name="to">', "<parameter type='string' name='to'>"),
+        ('<invoke name="send">', '<invoke name="send" id="toolu_1">'),
+    ],
+    "minicpm5": [('name="to">', 'name="to" type="string">'), ('<param name="to">', '<param type="string" name="to">')],
+    "deepseek_v32": [
+        ('name="to" string="true">', 'name="to" string="true" x="1">'),
+        ('name="to" string="true">', 'string="true" name="to">'),
+        ('name="to" string="true">', 'name="to">'),
+        ('<｜DSML｜invoke name="send">', '<｜DSML｜invoke name="send" id="c1">'),
+    ],
+    "qwen3_coder": [("=to>", '=to type="string">'), ("=to>", '="to" string="true">'), ("=send>", '=send id="1">')],
+    "step3": [('name="to">', 'name="to" string="true">')],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "written"), [(name, *pair) for name in ATTRIBUTES for pair in ATTRIBUTES[name]]
+)
+def test_other_attributes_never_become_a_part_of_a_key(name: str, plain: str, written: str) -> None:
+    text = write_tagged(name, "bo", "Hi")
+    assert plain in text
+    for reader in (name, "auto"):
+        parsed = read(text.replace(plain, written), reader)
+        assert calls_of(parsed) == [("send", {"to": "bo", "body": "Hi"})], reader
+
+
+@pytest.mark.parametrize("name", TAGGED)
+@pytest.mark.parametrize("key", ['to" x', "t<o", "t\no", "to'x"])
+def test_a_key_holds_no_quote_bracket_or_line_break(name: str, key: str) -> None:
+    text = write_tagged(name, "bo", "Hi")
+    for written in (f"={key}>", f'="{key}">', f">{key}</arg_key>"):
+        for plain in ("=to>", '="to">', ">to</arg_key>"):
+            parsed = read(text.replace(plain, written), name)
+            assert all(
+                '"' not in each and "<" not in each and "\n" not in each
+                for call in parsed.calls
+                for each in call.arguments
+            )
+
+
+# ---- calls that only lack their end ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*TAGGED])
+def test_a_call_that_lacks_only_its_end_is_a_call(name: str) -> None:
+    text = write_tagged(name, "bo", "Hi")
+    end = text.rindex(closer_of(name).replace("to>", "body>")) + len(closer_of(name).replace("to>", "body>"))
+    for rest in ("", "\n"):
+        parsed = read(text[:end] + rest, name)
+        assert calls_of(parsed) == [("send", {"to": "bo", "body": "Hi"})]
+        assert parsed.calls[0].repairs == ("closed_wrapper",)
+
+
+@pytest.mark.parametrize("name", [*TAGGED])
+def test_a_text_that_ends_inside_a_value_is_no_call(name: str) -> None:
+    text = write_tagged(name, "bo", "Hi there")
+    start = text.index("Hi there")
+    for end in range(start, start + len("Hi there") + len(closer_of(name).replace("to>", "body>"))):
+        assert read(text[:end], name).calls == [], text[:end]
+
+
+@pytest.mark.parametrize("name", ["glm45", "glm47", "qwen3_coder", "seed_oss", "minimax_m2", "deepseek_v32"])
+def test_the_next_call_ends_a_call_without_its_end(name: str) -> None:
+    text = write_tagged(name, "bo", "Hi")
+    closer = closer_of(name)
+    first = text[: text.rindex(closer) + len(closer)]
+    parsed = read(first + text, name)
+    assert calls_of(parsed) == [("send", {"to": "bo", "body": "Hi"})] * 2
+    assert [call.repairs for call in parsed.calls] == [("closed_wrapper",), ()]
+
+
+CUTS = {
+    "brackets": ('{"name": "send", "arguments": {"to": "bo", "body": "Hi"', True),
+    "one bracket": ('{"name": "send", "arguments": {"to": "bo", "body": "Hi"}', True),
+    "in a string": ('{"name": "send", "arguments": {"to": "bo", "body": "Hi', False),
+    "after a comma": ('{"name": "send", "arguments": {"to": "bo", "body": "Hi",', False),
+    "after a key": ('{"name": "send", "arguments": {"to": "bo", "body": "Hi", "cc"', False),
+    "in a number": ('{"name": "move", "arguments": {"x": 1', False),
+    "in a word": ('{"name": "move", "arguments": {"x": 1, "note": tru', False),
+}
+
+
+@pytest.mark.parametrize(("body", "is_call"), CUTS.values(), ids=CUTS)
+@pytest.mark.parametrize("name", JSON_WRAPPERS)
+def test_brackets_are_added_at_the_end_and_values_never(name: str, body: str, is_call: bool) -> None:
+    text = JSON_WRAPPERS[name].partition("{}")[0] + body
+    parsed = read(text, name)
+    assert calls_of(parsed) == ([("send", {"to": "bo", "body": "Hi"})] if is_call else [])
+    assert all("closed_wrapper" in call.repairs for call in parsed.calls)
+    assert parsed.calls or parsed.broken
+
+
+@pytest.mark.parametrize("name", ["hermes", "jamba", "nemotron_toolcall", "cohere_command4", "internlm"])
+def test_a_last_quote_is_added_only_before_the_end_token_of_the_call(name: str) -> None:
+    opening, _, closing = JSON_WRAPPERS[name].partition("{}")
+    body = '{"name": "send", "arguments": {"to": "bo", "body": "Hi'
+    parsed = read(opening + body + closing.removeprefix("]"), name)
+    assert calls_of(parsed) == [("send", {"to": "bo", "body": "Hi"})]
+    assert {"closed_string", "closed_wrapper"} <= set(parsed.calls[0].repairs)
+    assert read(opening + body + closing.removeprefix("]") + " and then", name).calls == []
+
+
+@pytest.mark.parametrize("name", ["mistral", "jamba", "nemotron_toolcall", "cohere_command4", "phi4"])
+def test_all_calls_of_a_list_without_its_bracket_are_read(name: str) -> None:
+    opening = JSON_WRAPPERS[name].partition("{}")[0]
+    one, two = '{"name": "ping", "arguments": {}}', '{"name": "move", "arguments": {"x": 2}}'
+    parsed = read(f"{opening}{one}, {two}", name)
+    assert calls_of(parsed) == [("ping", {}), ("move", {"x": 2})]
+    assert parsed.calls[1].repairs == ("closed_wrapper",)
+    assert all(call.provenance.span[0] < call.provenance.span[1] for call in parsed.calls if call.provenance)
+
+
+@pytest.mark.parametrize("name", [*TAGGED, *JSON_WRAPPERS])
+def test_no_call_of_a_reply_that_was_cut_off_gets_an_end(name: str) -> None:
+    body = '{"name": "send", "arguments": {"to": "bo", "body": "Hi"}}'
+    text = write_tagged(name, "bo", "Hi") if name in TAGGED else JSON_WRAPPERS[name].replace("{}", body)
+    for end in range(1, len(text)):
+        message = {"role": "assistant", "content": text[:end]}
+        cut = {"choices": [{"index": 0, "message": message, "finish_reason": "length"}]}
+        found = extract(cut, tools=TOOLS)
+        assert [call for call in found.calls if call.arguments != {"to": "bo", "body": "Hi"}] == [], text[:end]
+        assert not any("closed_wrapper" in call.repairs for call in found.calls), text[:end]

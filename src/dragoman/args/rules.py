@@ -45,6 +45,8 @@ REPAIRS = {
     "closed_argument": "added the end of an argument",
     "closed_tag": "added the end of a tag",
     "closed_wrapper": "added the end of a call whose arguments are complete",
+    "decoded_entities": "decoded XML entities in text that was escaped",
+    "dropped_attribute": "left out an attribute that no argument has",
     "dropped_key": "left out a key without a value",
     "flat_arguments": "read the arguments next to the name, without an object around them",
     "foreign_closer": "took the end marker of another format for that of this one",

@@ -11,7 +11,8 @@ from msgspec import Struct
 from dragoman.args.decoder import Undecodable, decode, raw_decode
 from dragoman.args.tolerant import TolerantReader, repair
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, PassThrough, Reader
+from dragoman.formats.cursor import BrokenCall, Cursor, Mark, Markers, NotACall, PassThrough, Reader, Truncated
+from dragoman.formats.entities import decode_entities, is_escaped_json
 from dragoman.formats.envelope import (
     ARGUMENT_KEYS,
     ID_KEYS,
@@ -83,6 +84,14 @@ def read_calls(cursor: Cursor, body: JsonBody) -> Generator[None, None, DecodedC
             last = _report_all_but_last(cursor, _understand(cursor, value, body))
             if body.single:
                 return last
+    except Truncated:
+        if last is not None and not body.bare and cursor.since(mark).strip() == "":
+            # Only the bracket of the list is missing.
+            cursor.ended = False
+            cursor.repair("closed_wrapper")
+            return last
+        value = _close_at_end(cursor, body, mark, in_list=in_list)
+        return _report_all_but_last(cursor, _understand(cursor, value, body))
     except MalformedJson as malformed:
         cursor.quiet = None
         cursor.return_to(mark)
@@ -323,6 +332,9 @@ def _salvage(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool = False)
     mark = cursor.begin()
     found = yield from run_to(cursor, body.stops)
     text = cursor.since(mark)
+    if is_escaped_json(text):
+        text = decode_entities(text)
+        cursor.repair("decoded_entities")
     mended = repair("[" + text.lstrip(", \t\r\n") if in_list else text, complete=found)
     # If no marker ends a call, it extends to the end of the text, but it may be malformed long before that.
     cursor.ended = not found and mended.error is not None and _lacks_end(text.lstrip())
@@ -330,6 +342,45 @@ def _salvage(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool = False)
         raise BrokenCall(f"{why}; {mended.error}")
     cursor.repair(*mended.rules)
     return mended.value
+
+
+_value_ends = re.compile(r"(?:[\"'}\]]|[:\[,\s](?:true|false|null|True|False|None))\s*\Z").search
+
+
+_AT_THE_END = frozenset(("closed_brackets", "single_quotes", "python_literals", "bare_key", "comment", "raw_newline"))
+"""The repairs of a text without an end marker. Others would have to know where a value ends."""
+
+
+def _close_at_end(cursor: Cursor, body: JsonBody, mark: Mark, *, in_list: bool = False) -> Any:
+    """Add the brackets of a value with which the text ended. A text that ends inside a string or a number is truncated.
+
+    A quote is added only if the call's own end marker follows, and nothing but markers after it.
+    """
+    cursor.quiet = None
+    if body.bare:
+        raise Truncated
+    cursor.return_to(mark)
+    text = cursor.text[cursor.position :]
+    hit = None if body.stops is None else body.stops.find(text, 0, final=True)
+    inside = text if hit is None else text[: hit[0]]
+    is_closed = hit is not None and body.stops is not None and _only_markers(text[hit[0] :], body.stops)
+    mended = repair("[" + inside.lstrip(", \t\r\n") if in_list else inside)
+    is_whole = is_closed or (hit is None and _value_ends(inside) is not None and _AT_THE_END.issuperset(mended.rules))
+    if mended.error is not None or not is_whole or "surrounding_text" in mended.rules:
+        cursor.position = len(cursor.text)
+        cursor.ended = True
+        raise Truncated
+    cursor.position += len(inside)
+    cursor.ended = False
+    cursor.repair(*mended.rules, "closed_wrapper")
+    return mended.value
+
+
+def _only_markers(text: str, stops: Markers) -> bool:
+    """Whether only end markers and blanks follow."""
+    for marker in stops:
+        text = text.replace(marker, "")
+    return not text.strip()
 
 
 def _lacks_end(text: str) -> bool:
@@ -365,6 +416,8 @@ def read_value(cursor: Cursor, body: JsonBody, *, emit: bool) -> Generator[None,
     mark = cursor.begin()
     try:
         return (yield from _read_value(cursor, emit=emit))
+    except Truncated:
+        return _close_at_end(cursor, body, mark)
     except MalformedJson as malformed:
         cursor.quiet = None
         cursor.return_to(mark)

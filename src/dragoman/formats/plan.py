@@ -209,7 +209,9 @@ class _Compiler:
         first = Markers(first_literals(node.body))
         if self.ends is None:
             raise TemplateError(f"the arguments in the template of {self.row.name!r} have no end")
-        landmarks = Markers((*first, *self.ends, *self.openers))
+        section = self.row.section[0].strip() if self.row.section else ""
+        sections = (section, *self.row.spellings.get(section, ())) if section else ()
+        landmarks = Markers((*first, *self.ends, *self.openers, *sections))
         whole = WholePair(node.body, first, self.ends)
         return ReadPairs(tuple(self._body(node.body, first, self.ends)), whole, first, self.ends, landmarks)
 

@@ -22,19 +22,25 @@ SLOT_LIMIT = 200
 _SLOT_REACH = SLOT_LIMIT + 60  # with the literal after it
 _is_name = re.compile(r"[\w.\-:/]+\Z").match
 _escaped_space = re.compile(r"(?:[ \t\r\n]|\\n)*").match
+_with_attributes = re.compile(
+    r"""["']?([^\s"'<>]{1,100})["']?(?:\s+[A-Za-z_][\w:.\-]*\s*=\s*(?:"[^"]*"?|'[^']*'?|[^\s"'<>]+))+\s*/?\Z"""
+).match
+_not_in_key = re.compile(r"[\"'<>\n]").search
 line_ends = re.compile(r"[ \t\r]*(\n|\Z)").match
 
 
 class Scope:
     """The values of the holes that have been read so far."""
 
-    __slots__ = ("arguments", "call", "changes", "filled", "first", "tool")
+    __slots__ = ("arguments", "call", "changes", "filled", "first", "lacks_end", "tool")
 
     def __init__(self) -> None:
         self.filled: dict[str, str] = {}
         self.arguments: JsonObject = {}
         self.changes: tuple[Change, ...] = ()
         self.first = True
+        self.lacks_end = False
+        """All arguments are complete, and the text or the call ends without its closers."""
         self.tool: Tool | None = None
         self.call: DecodedCall | None = None
 
@@ -122,7 +128,7 @@ class ReadSlot:
         hit = self._find_stop(cursor, final=False)
         if hit is None or hit[1] is None:
             return False
-        self._fill(cursor.text[cursor.position : hit[0]], scope)
+        self._fill(cursor.text[cursor.position : hit[0]], cursor, scope)
         cursor.position = hit[0]
         return True
 
@@ -136,7 +142,7 @@ class ReadSlot:
                 break
             yield from cursor.need()
         try:
-            self._fill(text, scope)
+            self._fill(text, cursor, scope)
         except BrokenCall:
             # A slot that cannot be filled is left at its start, so that the position does not depend on the pieces.
             cursor.return_to(mark)
@@ -149,12 +155,17 @@ class ReadSlot:
             return self.stops.find_within(cursor.text, cursor.position, reach)
         return self.stops.find(cursor.text, cursor.position, final=final)
 
-    def _fill(self, text: str, scope: Scope) -> None:
+    def _fill(self, text: str, cursor: Cursor, scope: Scope) -> None:
         if len(text) > SLOT_LIMIT:
             raise BrokenCall(f"the {self.kind} is too long")
         value = text.strip().removesuffix("\\n")  # some hosts escape the line break after the name
+        if self.kind in ("name", "key") and (more := _with_attributes(value)) is not None:
+            value = more[1]
+            cursor.repair("dropped_attribute")
         if self.kind == "key":
             value = value.strip("\"'")
+            if _not_in_key(value):
+                raise BrokenCall(f"{value[:40]!r} is not a key")
         if self.kind in ("name", "key") and not value:
             raise BrokenCall(f"the {self.kind} is empty")
         if self.kind == "name":
@@ -312,6 +323,9 @@ class ReadClosers(Waiting):
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         index = 0
         closed = False
+        if scope.lacks_end:
+            cursor.repair("closed_wrapper")
+            return
         while index < len(self.closers):
             seen = cursor.look_now(self.suffixes[index])
             found, ahead = seen or (yield from cursor.look(self.suffixes[index]))

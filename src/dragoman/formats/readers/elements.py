@@ -10,6 +10,7 @@ from typing import Any
 
 from dragoman.args.coercion import read_text
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated
+from dragoman.formats.entities import decode_entities
 from dragoman.formats.envelope import is_plain_text, properties_of, schema_of
 from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.notation import is_element_name
@@ -96,6 +97,7 @@ _tag = re.compile(r"<([A-Za-z_][\w.\-]{0,99})>").match
 _growing_tag = re.compile(r"(?:<(?:[A-Za-z_][\w.\-]{0,99})?)?\Z").match
 _tags = Markers(TAGS)
 _key = re.compile(r"""<([A-Za-z_][\w.\-]{0,99})(?:\s+name\s*=\s*["']?([^"'<>]{1,100}?)["']?)?\s*\Z""").match
+_is_closing = re.compile(r"</[A-Za-z_][\w.:\-]{0,99}\s*\Z").match
 close_wrapper = ReadClosers(((Markers(CLOSERS), False),), required=False, own_line=False, tags=True)
 # Children of a call that describe it, so they are not names of tools.
 _is_reserved = re.compile(
@@ -189,15 +191,23 @@ def read_children(cursor: Cursor, arguments: Arguments, name: str, body: JsonBod
             cursor.position += len(found)
             return
         if cursor.position >= len(cursor.text):
-            raise Truncated
+            if not arguments.read:
+                raise Truncated
+            cursor.ended = False
+            cursor.repair("closed_wrapper")
+            return
         if character == "{" or cursor.text[cursor.position] != "<":
             raise BrokenCall("text between the arguments")
         tag = yield from read_slot(cursor, _tag_end, 200)
         key = _key(tag)
+        if key is None and _is_closing(tag) and arguments.read:
+            cursor.position += 1
+            cursor.repair("foreign_closer")
+            return
         if key is None:
             raise BrokenCall(f"{tag[:40]!r} is no argument")
         cursor.position += 1
-        yield from arguments.read_value(cursor, key[2] or key[1], closing_tag(key[1]))
+        yield from arguments.read_value(cursor, key[2] or key[1], closing_tag(key[1]), entities=True)
         cursor.position += len(key[1]) + 3
 
 
@@ -223,13 +233,7 @@ _tag_ends = re.compile(r"/?>").match
 _growing_tag_end = re.compile(r"/?\Z").match
 _name = re.compile(r"[A-Za-z_][\w.\-]{0,99}(?=\s)").match
 _growing_name = re.compile(r"(?:[A-Za-z_][\w.\-]{0,99})?\Z").match
-_entity = re.compile(r"&(amp|quot|apos|lt|gt|#39|#10);").sub
-_ENTITIES = {"amp": "&", "quot": '"', "apos": "'", "#39": "'", "lt": "<", "gt": ">", "#10": "\n"}
 _is_key = re.compile(r"[A-Za-z_][\w.:\-]{0,99}\Z").match
-
-
-def unescape(text: str) -> str:
-    return _entity(lambda match: _ENTITIES[match[1]], text) if "&" in text else text
 
 
 def read_attribute(cursor: Cursor) -> Generator[None, None, tuple[str, str] | None]:
@@ -242,7 +246,7 @@ def read_attribute(cursor: Cursor) -> Generator[None, None, tuple[str, str] | No
     yield from run_value(cursor, _quotes[match[2]], streamed=False)
     value = cursor.since(mark)
     cursor.position += 1
-    return match[1], unescape(value)
+    return match[1], decode_entities(value)
 
 
 def read_tag_end(cursor: Cursor) -> Generator[None, None, str]:
