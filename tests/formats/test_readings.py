@@ -378,3 +378,68 @@ def test_no_call_of_a_reply_that_was_cut_off_gets_an_end(name: str) -> None:
         found = extract(cut, tools=TOOLS)
         assert [call for call in found.calls if call.arguments != {"to": "bo", "body": "Hi"}] == [], text[:end]
         assert not any("closed_wrapper" in call.repairs for call in found.calls), text[:end]
+
+
+# ---- several calls without a marker ----------------------------------------------------------------------------------
+
+ONE, TWO = '{"name": "ping", "arguments": {}}', '{"name": "move", "arguments": {"x": 2}}'
+SEVERAL = {
+    "a list": f"[{ONE}, {TWO}]",
+    "a fenced list": f"```json\n[{ONE}, {TWO}]\n```",
+    "lines": f"{ONE}\n{TWO}",
+    "a semicolon": f"{ONE}; {TWO}",
+    "an envelope": f'{{"tool_calls": [{ONE}, {TWO}]}}',
+    "a fenced envelope": f'```json\n{{"tool_calls": [{ONE}, {TWO}]}}\n```',
+    "functions": f'{{"tool_calls": [{{"function": {ONE}}}, {{"id": "2", "function": {TWO}}}]}}',
+    "blocks": (
+        '{"content": [{"type": "tool_use", "name": "ping", "input": {}}, '
+        '{"type": "tool_use", "name": "move", "input": {"x": 2}}]}'
+    ),
+    "an orphan end of a list": f"[{ONE}, {TWO}][/TOOL_CALLS]",
+    "an orphan tag": f"[{ONE}, {TWO}]</tool_call>",
+    "Python": "[ping(), move(x=2)]",
+}
+
+
+@pytest.mark.parametrize("text", SEVERAL.values(), ids=SEVERAL)
+def test_several_calls_of_a_message_have_one_verdict_and_a_span_each(text: str) -> None:
+    for written in (text, text + "\n"):
+        parsed = read(written)
+        assert calls_of(parsed) == [("ping", {}), ("move", {"x": 2})]
+        spans = [call.provenance.span for call in parsed.calls if call.provenance]
+        assert all(start < end for start, end in spans)
+        assert "".join(call.raw for call in parsed.calls).strip() == text
+        found = extract(written, tools=TOOLS)
+        assert [call.name for call in found.calls] == ["ping", "move"]
+        assert len({(call.provenance.level, call.provenance.verdict) for call in found.calls if call.provenance}) == 1
+        assert (found.refused, found.text.strip()) == ([], "")
+        assert [call.name for call in extract(written, tools=TOOLS, trust="compat").calls] == ["ping", "move"]
+
+
+@pytest.mark.parametrize("text", SEVERAL.values(), ids=SEVERAL)
+@pytest.mark.parametrize("more", [" is how you would call it.", "\n\nThis is an example.", " or {}"])
+def test_no_call_of_a_list_counts_if_the_message_goes_on(text: str, more: str) -> None:
+    if text.startswith("[ping"):
+        more = more.replace("\n", " ")  # a list in Python may stand between paragraphs
+    parsed = read(text + more)
+    assert (parsed.calls, parsed.text) == ([], text + more)
+    assert extract(text + more, tools=TOOLS).calls == []
+
+
+def test_no_call_of_a_list_counts_if_one_is_not_offered() -> None:
+    for text in (f'[{ONE}, {{"name": "other", "arguments": {{}}}}]', "[ping(), other()]"):
+        assert read(text).calls == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>\n<function=send to="bo" body="Hi">\n</function>\n</tool_call>',
+        '<invoke name="send" to="bo" body="Hi"></invoke>',
+        '<function name="send" to="bo" body="Hi"></function>',
+        '<tool_call>send to="bo" body="Hi"</tool_call>',
+    ],
+)
+def test_attributes_that_hold_arguments_are_never_dropped(text: str) -> None:
+    for call in read(text).calls:
+        assert call.arguments == {"to": "bo", "body": "Hi"}

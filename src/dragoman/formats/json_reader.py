@@ -62,8 +62,48 @@ class JsonBody(Struct, frozen=True):
     """The keys that a bare envelope may have; an object with any other key is data."""
 
 
-def read_calls(cursor: Cursor, body: JsonBody) -> Generator[None, None, DecodedCall | None]:
-    """Read envelopes. Report all but the last; return the last, because the closer of its wrapper may follow."""
+class HeldCall(Struct, frozen=True):
+    """A call that is reported when the rest of the message is known."""
+
+    call: DecodedCall
+    end: int
+    """The offset in the whole text at which the call ends."""
+    repairs: tuple[str, ...]
+
+
+class HeldCalls:
+    """The calls of a message before its last one, and the text of their envelope."""
+
+    __slots__ = ("calls", "content")
+
+    def __init__(self) -> None:
+        self.calls: list[HeldCall] = []
+        self.content = ""
+
+
+def report_held(cursor: Cursor, mark: Mark, held: HeldCalls, last: DecodedCall, *rules: str) -> None:
+    """Report the calls of a message that holds nothing else. Each gets its own part of the text from the mark on."""
+    end, repairs = cursor.base + cursor.position, list(cursor.repairs)
+    cursor.say(held.content, "")
+    cursor.return_to(mark)
+    for each in held.calls:
+        cursor.position = each.end - cursor.base
+        cursor.repairs = list(each.repairs)
+        cursor.repair(*rules)
+        report(cursor, each.call)
+    cursor.position = end - cursor.base
+    cursor.repairs = repairs
+    cursor.repair(*rules)
+    report(cursor, last)
+
+
+def read_calls(
+    cursor: Cursor, body: JsonBody, held: HeldCalls | None = None
+) -> Generator[None, None, DecodedCall | None]:
+    """Read envelopes. Report all but the last; return the last, because the closer of its wrapper may follow.
+
+    With `held`, the calls before the last are added to it instead.
+    """
     first = yield from cursor.peek()
     in_list = first == "["
     if in_list:
@@ -77,11 +117,11 @@ def read_calls(cursor: Cursor, body: JsonBody) -> Generator[None, None, DecodedC
             if not there:
                 return last
             if last is not None:
-                report(cursor, last)
+                _hand_over(cursor, last, held)
                 last = None
             mark = cursor.begin()
             value = yield from _read_members(cursor, body)
-            last = _report_all_but_last(cursor, _understand(cursor, value, body))
+            last = _report_all_but_last(cursor, _understand(cursor, value, body), mark, held)
             if body.single:
                 return last
     except Truncated:
@@ -91,28 +131,29 @@ def read_calls(cursor: Cursor, body: JsonBody) -> Generator[None, None, DecodedC
             cursor.repair("closed_wrapper")
             return last
         value = _close_at_end(cursor, body, mark, in_list=in_list)
-        return _report_all_but_last(cursor, _understand(cursor, value, body))
+        return _report_all_but_last(cursor, _understand(cursor, value, body), mark, held)
     except MalformedJson as malformed:
         cursor.quiet = None
         cursor.return_to(mark)
         if last is not None:
-            report(cursor, last)
-        return (yield from _salvage_calls(cursor, body, str(malformed), in_list=in_list))
+            _hand_over(cursor, last, held)
+            mark = cursor.begin()
+        value = yield from _salvage_value(cursor, body, str(malformed), in_list=in_list)
+        return _report_all_but_last(cursor, _understand(cursor, value, body), mark, held)
 
 
-def _salvage_calls(
-    cursor: Cursor, body: JsonBody, why: str, *, in_list: bool
-) -> Generator[None, None, DecodedCall | None]:
+def _salvage_value(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool) -> Generator[None, None, Any]:
     to_the_end = body.bare and body.stops is None
     if to_the_end and cursor.gave_up:
         raise NotACall(why)
     try:
         value = yield from _salvage(cursor, body, why, in_list=in_list)
-        return _report_all_but_last(cursor, _understand(cursor, value, body))
+        _understand(cursor, value, body)
     except (NotACall, BrokenCall):
         # Every further bracket would search to the end of the text again, with the same result.
         cursor.gave_up = cursor.gave_up or to_the_end
         raise
+    return value
 
 
 def _reach_next(cursor: Cursor, *, in_list: bool, is_first: bool) -> Generator[None, None, bool]:
@@ -155,15 +196,59 @@ def _understand(cursor: Cursor, value: Any, body: JsonBody) -> Envelope:
         for call in envelope.calls:
             cursor.require_offered(call.name)
             cursor.require_arguments(call.name, call.arguments)
-    if envelope.content:
-        cursor.say(envelope.content, "")
     return envelope
 
 
-def _report_all_but_last(cursor: Cursor, envelope: Envelope) -> DecodedCall:
-    for call in envelope.calls[:-1]:
+def _hand_over(cursor: Cursor, call: DecodedCall, held: HeldCalls | None) -> None:
+    if held is None:
         report(cursor, call)
-    return envelope.calls[-1]
+    else:
+        held.calls.append(HeldCall(call, cursor.base + cursor.position, tuple(cursor.repairs)))
+        cursor.repairs = []
+
+
+def _report_all_but_last(cursor: Cursor, envelope: Envelope, mark: Mark, held: HeldCalls | None) -> DecodedCall:
+    """Report the calls of one envelope. Each gets the part of the text in which it is written."""
+    calls = envelope.calls
+    if held is None:
+        cursor.say(envelope.content, "")
+    else:
+        held.content += envelope.content
+    if len(calls) > 1:
+        end, written = cursor.base + cursor.position, cursor.since(mark)
+        cursor.return_to(mark)
+        start = cursor.base + cursor.position
+        for call, length in zip(calls[:-1], _ends_of(written, len(calls)), strict=True):
+            cursor.position = start + length - cursor.base
+            _hand_over(cursor, call, held)
+        cursor.position = end - cursor.base
+    return calls[-1]
+
+
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+
+
+def _ends_of(text: str, count: int) -> list[int]:
+    """Return where each of several calls of an envelope ends, without the last: the objects of its list."""
+    lists: list[list[int]] = []
+    depth = 0
+    for match in _BRACKETS.finditer(text):
+        character = match.group()
+        if character == "[":
+            lists.append([])
+            depth = 0
+        elif character == "{":
+            depth += 1
+        elif character == "}" and depth:
+            depth -= 1
+            if not depth and lists:
+                lists[-1].append(match.end())
+        elif character == "]" and lists:
+            found = lists.pop()
+            if len(found) >= count:
+                return found[-count:-1]
+    # A malformed list has no objects that could be counted: every call gets a part of the text.
+    return [len(text) * number // count for number in range(1, count)]
 
 
 def report(cursor: Cursor, call: DecodedCall) -> None:

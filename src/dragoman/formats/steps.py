@@ -23,8 +23,11 @@ _SLOT_REACH = SLOT_LIMIT + 60  # with the literal after it
 _is_name = re.compile(r"[\w.\-:/]+\Z").match
 _escaped_space = re.compile(r"(?:[ \t\r\n]|\\n)*").match
 _with_attributes = re.compile(
-    r"""["']?([^\s"'<>]{1,100})["']?(?:\s+[A-Za-z_][\w:.\-]*\s*=\s*(?:"[^"]*"?|'[^']*'?|[^\s"'<>]+))+\s*/?\Z"""
+    r"""["']?([^\s"'<>]{1,100})["']?((?:\s+[A-Za-z_][\w:.\-]*\s*=\s*(?:"[^"]*"?|'[^']*'?|[^\s"'<>]+))+)\s*/?\Z"""
 ).match
+_attribute_names = re.compile(r"""\s([A-Za-z_][\w:.\-]*)\s*=\s*(?:"[^"]*"?|'[^']*'?|[^\s"'<>]+)""").findall
+_LABELS = frozenset(("id", "call_id", "tool_call_id", "type", "index", "string"))
+"""Attributes next to a name that hold no argument."""
 _not_in_key = re.compile(r"[\"'<>\n]").search
 line_ends = re.compile(r"[ \t\r]*(\n|\Z)").match
 
@@ -123,6 +126,7 @@ class ReadSlot:
     def __init__(self, kind: str, stops: Markers) -> None:
         self.kind = kind
         self.stops = stops
+        self._ends_tag = any(">" in stop and not stop.startswith("<") for stop in stops)
 
     def now(self, cursor: Cursor, scope: Scope) -> bool:
         hit = self._find_stop(cursor, final=False)
@@ -159,7 +163,8 @@ class ReadSlot:
         if len(text) > SLOT_LIMIT:
             raise BrokenCall(f"the {self.kind} is too long")
         value = text.strip().removesuffix("\\n")  # some hosts escape the line break after the name
-        if self.kind in ("name", "key") and (more := _with_attributes(value)) is not None:
+        more = _with_attributes(value) if self.kind in ("name", "key") and self._ends_tag else None
+        if more is not None and (self.kind == "key" or _LABELS.issuperset(_attribute_names(more[2]))):
             value = more[1]
             cursor.repair("dropped_attribute")
         if self.kind == "key":

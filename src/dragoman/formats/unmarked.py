@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader
-from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
+from dragoman.formats.json_reader import HeldCalls, JsonBody, read_calls, read_object, report, report_held, run_to
 from dragoman.formats.steps import EndLine, Scope
 from dragoman.formats.template import Entry, UnmarkedEntry
 
@@ -14,7 +14,10 @@ from dragoman.formats.template import Entry, UnmarkedEntry
 
 _json_begins = re.compile(r"(?:\[\s*)?\{\s*[\"'\w“]")
 _json_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*)?\Z")
-_END_TOKENS = Markers(["<|eom_id|>", "<|eot_id|>", "<|im_end|>", "</s>", "]", "}", ";"])
+_end_token = re.compile(
+    r"[ \t\r\n]*(?:(<\|[\w/]{1,40}\|>|</s>|<eos>|;)|([\]}])|(</[\w:\-]{1,40}>|\[/\w{1,40}\]))"
+).match
+_growing_token = re.compile(r"[ \t\r\n]*(?:<(?:\|[\w/]{0,40}\|?|/[\w:\-]{0,40}|e(?:os?)?)?|\[(?:/\w{0,40})?)?\Z").match
 _FENCE = Markers(["```"])
 
 
@@ -29,14 +32,18 @@ class WholeMessage(UnmarkedEntry):
         self._body = JsonBody(bare=True, gated=True, strict=True)
 
     def read(self, cursor: Cursor) -> Reader:
-        call = yield from read_calls(cursor, self._body)
-        while (found := (yield from cursor.take(_END_TOKENS))) is not None:
-            if found in "]}":
+        mark = cursor.begin()
+        held = HeldCalls()
+        call = yield from read_calls(cursor, self._body, held)
+        while (found := (yield from cursor.try_match(_end_token, _growing_token))) is not None:
+            if found[2]:
                 cursor.repair("extra_closers")
+            elif found[3]:
+                cursor.repair("missing_marker")  # the closer of a wrapper that was not opened
         yield from _require_end(cursor)
         if call is None:
             raise NotACall("no call in the list")
-        report(cursor, call)
+        report_held(cursor, mark, held, call)
 
 
 class FencedMessage(WholeMessage):
@@ -52,15 +59,16 @@ class FencedMessage(WholeMessage):
     def read(self, cursor: Cursor) -> Reader:
         while (newline := cursor.text.find("\n", cursor.position)) < 0:
             yield from cursor.need()
+        mark = cursor.begin()
         cursor.position = newline + 1
-        call = yield from read_calls(cursor, self._fenced_body)
+        held = HeldCalls()
+        call = yield from read_calls(cursor, self._fenced_body, held)
         if (yield from cursor.take(_FENCE)) is None:
             raise BrokenCall("the fence was not closed")
         yield from _require_end(cursor)
         if call is None:
             raise NotACall("no call in the list")
-        cursor.repair("markdown_fence")
-        report(cursor, call)
+        report_held(cursor, mark, held, call, "markdown_fence")
 
 
 def _require_end(cursor: Cursor) -> Reader:

@@ -328,8 +328,11 @@ class PythonReader:
 
     # ---- from call to call -------------------------------------------------------------------------------------------
 
-    def read_calls(self) -> Generator[None, None, PythonCall]:
-        """Read calls. Report all but the last; return the last, because the closer of its wrapper may follow."""
+    def read_calls(self, held: list[tuple[PythonCall, int]] | None = None) -> Generator[None, None, PythonCall]:
+        """Read calls. Report all but the last; return the last, because the closer of its wrapper may follow.
+
+        With `held`, the calls before the last are added to it with their ends instead.
+        """
         cursor = self.cursor
         self.in_list = (yield from cursor.peek()) == "["
         if self.in_list:
@@ -342,6 +345,10 @@ class PythonReader:
             call = PythonCall(call.name, call.arguments, (*call.rules, *rules))
             if not more:
                 return call
+            if held is not None:
+                held.append((call, cursor.base + cursor.position))
+                call = yield from self.read_call()
+                continue
             call.report(cursor)
             cursor.commit()
             try:
@@ -459,6 +466,17 @@ class MarkedCalls(Entry):
         call.report(cursor)
 
 
+_line_over = re.compile(r"[ \t\r]*(?=\n|<|\Z)").match
+_line_may_go_on = re.compile(r"[ \t\r]*\Z").match
+
+
+def report_all(cursor: Cursor, calls: Iterable[tuple[PythonCall, int]]) -> None:
+    """Report calls from the position on. Each gets its own part of the text, up to its end."""
+    for call, end in calls:
+        cursor.position = end - cursor.base
+        call.report(cursor)
+
+
 class ListedCalls(UnmarkedEntry):
     """`[f(a=1), g()]` without a marker. `gated`: only offered names make a call."""
 
@@ -474,10 +492,21 @@ class ListedCalls(UnmarkedEntry):
         self._style = PythonStyle(gated=gated)
 
     def read(self, cursor: Cursor) -> Reader:
-        call = yield from PythonReader(cursor, self._style).read_calls()
+        mark = cursor.begin()
+        held: list[tuple[PythonCall, int]] | None = [] if self._style.gated else None
+        call = yield from PythonReader(cursor, self._style).read_calls(held)
         if call.doubtful and "closed_wrapper" in call.rules:
             raise Truncated
-        call.report(cursor)
+        if held is None:
+            call.report(cursor)
+            return
+        while not cursor.final and _line_may_go_on(cursor.text, cursor.position) is not None:
+            yield
+        if _line_over(cursor.text, cursor.position) is None:
+            raise NotACall("the line continues after the list")
+        end = cursor.base + cursor.position
+        cursor.return_to(mark)
+        report_all(cursor, [*held, (call, end)])
 
 
 class MessageCalls(UnmarkedEntry):
@@ -499,11 +528,9 @@ class MessageCalls(UnmarkedEntry):
             calls.append((call, cursor.base + cursor.position))
         if calls[-1][0].doubtful:
             raise Truncated
-        # The message contains only calls: now each gets its own span.
+        # The message contains only calls.
         cursor.return_to(mark)
-        for call, end in calls:
-            cursor.position = end - cursor.base
-            call.report(cursor)
+        report_all(cursor, calls)
 
     def _goes_on(self, cursor: Cursor) -> Generator[None, None, bool]:
         """Whether another call follows, on a line of its own or after a separator."""
