@@ -443,3 +443,132 @@ def test_no_call_of_a_list_counts_if_one_is_not_offered() -> None:
 def test_attributes_that_hold_arguments_are_never_dropped(text: str) -> None:
     for call in read(text).calls:
         assert call.arguments == {"to": "bo", "body": "Hi"}
+
+
+# ---- the input of an action ------------------------------------------------------------------------------------------
+
+INPUTS: dict[str, Calls] = {
+    '{"query": "auks"}': [("search", {"query": "auks"})],
+    '"{\\"query\\": \\"auks\\"}"': [("search", {"query": "auks"})],
+    '\'{"query": "auks", "limit": 2}\'': [("search", {"query": "auks", "limit": 2})],
+    'json {"query": "auks"}': [("search", {"query": "auks"})],
+    'Input: {"query": "auks"}': [("search", {"query": "auks"})],
+    '```json\n{"query": "auks"}\n```': [("search", {"query": "auks"})],
+    'query="auks", limit=2': [("search", {"query": "auks", "limit": 2})],
+    "query: auks of the north": [("search", {"query": "auks of the north"})],
+    '"auks"': [("search", {"query": "auks"})],
+    "auks {and} puffins": [("search", {"query": "auks {and} puffins"})],
+    '"{\\"query\\": \\"auk"': [],
+    'query: {"auks': [],
+    "query: auks\nlimit: 2": [],
+}
+
+
+@pytest.mark.parametrize("text", INPUTS)
+@pytest.mark.parametrize("label", ["{}:", "**{}:**", "**{}**:"])
+def test_the_input_of_an_action_is_decoded_or_broken(text: str, label: str) -> None:
+    for lower in (False, True):
+        action, given = label.format("Action"), label.format("Action Input")
+        if lower:
+            action, given = action.lower(), given.lower().replace(" ", "_")
+        for name in ("react", "auto"):
+            parsed = read(f"Thought: look\n{action} search\n{given} {text}\nObservation: none", name)
+            assert calls_of(parsed) == INPUTS[text]
+            assert bool(parsed.broken) == (not INPUTS[text])
+
+
+def test_an_empty_input_is_no_argument_of_a_tool_that_needs_none() -> None:
+    assert calls_of(read('action: ping\naction_input: ""\n', "react")) == [("ping", {})]
+
+
+# ---- names and keys that are given twice, or with a namespace --------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", JSON_WRAPPERS)
+def test_a_key_that_is_given_twice_counts_if_the_values_are_equal(name: str) -> None:
+    equal = (
+        '{"name": "move", "name": "move", "arguments": {"x": 1}}',
+        '{"name": "move", "arguments": {"x": 1, "x": 1}}',
+    )
+    for body in equal:
+        parsed = read(JSON_WRAPPERS[name].replace("{}", body), name)
+        assert calls_of(parsed) == [("move", {"x": 1})]
+        assert parsed.calls[0].repairs == ("repeated_key",)
+    for body in (
+        '{"name": "move", "name": "ping", "arguments": {"x": 1}}',
+        '{"name": "move", "arguments": {"x": 1, "x": true}}',
+    ):
+        assert read(JSON_WRAPPERS[name].replace("{}", body), name).calls == []
+
+
+NAMESPACED = Toolset(
+    [
+        tool(name)
+        for name in ("mcp__hub__open", "mcp__lab__open", "mcp__docs__read_text", "browser.click", "get_weather", "find")
+    ]
+)
+SPELLINGS = {
+    "hub.open": "mcp__hub__open",
+    "mcp__lab__open": "mcp__lab__open",
+    "lab/open": "mcp__lab__open",
+    "read_text": "mcp__docs__read_text",
+    "docs:ReadText": "mcp__docs__read_text",
+    "functions.read_text": "mcp__docs__read_text",
+    "click": "browser.click",
+    "mcp__server__find": "find",
+    "server.find": "find",
+    "open": None,  # two tools
+    "other.read_text": None,  # another namespace
+    "weather": None,  # an underscore is no namespace
+    "fіnd": None,  # a Cyrillic letter
+    "server.fіnd": None,
+    "mcp__": None,
+    "a.b": None,
+}
+
+
+@pytest.mark.parametrize("written", SPELLINGS)
+def test_a_namespace_may_be_added_or_missing_if_the_match_is_unique(written: str) -> None:
+    found = NAMESPACED.find(written)
+    assert (found.name if found else None) == SPELLINGS[written]
+    parsed = read(f'<tool_call>{{"name": "{written}", "arguments": {{}}}}</tool_call>', tools=NAMESPACED)
+    assert [(call.name, call.known_tool) for call in parsed.calls] == [
+        (SPELLINGS[written] or written, found is not None)
+    ]
+
+
+def test_a_name_in_another_namespace_is_reported() -> None:
+    call = read('<tool_call>{"name": "click", "arguments": {}}</tool_call>', tools=NAMESPACED).calls[0]
+    assert call.repairs == ("unwrapped_name",)
+
+
+# ---- small readings --------------------------------------------------------------------------------------------------
+
+
+def test_single_quotes_around_a_value_of_gemma_are_no_part_of_it() -> None:
+    for text, value in (("'a/b'", "a/b"), ("'it, too'", "it, too"), ("it's", "it's")):
+        parsed = read(f"<|tool_call>call:search{{query:{text}}}<tool_call|>", "gemma4")
+        assert calls_of(parsed) == [("search", {"query": value})]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_call"),
+    [('{query:<|"|>a<|"|>', True), ('{query:<|"|>a<|"|>,', False), ('{query:<|"|>a', False), ("{query:a", False)],
+)
+def test_a_call_of_gemma_that_lacks_only_its_end_is_a_call(text: str, is_call: bool) -> None:
+    parsed = read(f"<|tool_call>call:search{text}", "gemma4")
+    assert calls_of(parsed) == ([("search", {"query": "a"})] if is_call else [])
+    assert parsed.calls or parsed.broken
+
+
+@pytest.mark.parametrize(
+    ("body", "calls"),
+    [
+        ('search query="a" limit=3', [("search", {"query": "a", "limit": 3})]),
+        ("search query=a limit=3", [("search", {"query": "a", "limit": 3})]),
+        ('search query="a" and more', []),
+    ],
+)
+def test_no_attribute_without_quotes_is_lost(body: str, calls: Calls) -> None:
+    parsed = read(f"<tool_call>\n{body}\n</tool_call>")
+    assert calls_of(parsed) == calls

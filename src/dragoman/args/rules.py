@@ -32,6 +32,7 @@ REPAIRS = {
     "python_literals": "read True, False, None, tuples and string prefixes of Python",
     "quoted_keyword": "read the quoted name of an argument",
     "raw_newline": "kept a newline, a tab or another control character inside a string",
+    "repeated_key": "read a key that was given twice with equal values",
     "single_quotes": "read single quotes",
     "smart_quotes": "read typographic quotes",
     "surrounding_text": "left out text around the value",
@@ -60,7 +61,7 @@ REPAIRS = {
     "unusual_keys": "read the arguments under a key that no format has",
     "unwrapped_arguments": "took the arguments out of an object around them",
     "unwrapped_call": "took a call out of a call around it",
-    "unwrapped_name": "took a prefix off the name of the tool",
+    "unwrapped_name": "took a namespace off the name of the tool, or added it",
 }
 
 COERCIONS = {

@@ -20,7 +20,7 @@ from dragoman.events import (
     ThinkingDelta,
 )
 from dragoman.formats.envelope import ARGUMENT_KEYS, NoCall, fits, properties_of, read_arguments, required_of
-from dragoman.toolset import Toolset, without_namespace
+from dragoman.toolset import Toolset, fold, without_namespace
 from dragoman.types import JsonObject, Provenance, Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -418,6 +418,8 @@ class Cursor:
         """Announce the call. Its arguments may follow piece by piece."""
         self.committed = True
         tool = self.find_tool(name)
+        if tool is not None and fold(without_namespace(name)) != fold(tool.name):
+            self.repair("unwrapped_name")
         self.started = tool.name if tool else without_namespace(name) if self.tools is None else name
         if not self.refusing:
             self.out.append(CallStarted(self.index, self.started, self._identify(call_id)))

@@ -236,6 +236,8 @@ def read_arguments(value: Any, *, encoded: bool = False) -> tuple[JsonObject, tu
         except Undecodable:
             mended = repair(value)
             decoded, rules = mended.value, (*rules, *mended.rules)
+            if "closed_string" in rules:
+                raise NoCall("the text of the arguments ends inside a string", broken=True) from None
         if isinstance(decoded, dict):
             return decoded, rules
     kind = {list: "a list", str: "text", bool: "a boolean", int: "a number", float: "a number"}.get(

@@ -131,7 +131,7 @@ def read_calls(
             cursor.repair("closed_wrapper")
             return last
         value = _close_at_end(cursor, body, mark, in_list=in_list)
-        return _report_all_but_last(cursor, _understand(cursor, value, body), mark, held)
+        return _report_all_but_last(cursor, _understand_cut(cursor, value, body), mark, held)
     except MalformedJson as malformed:
         cursor.quiet = None
         cursor.return_to(mark)
@@ -199,6 +199,16 @@ def _understand(cursor: Cursor, value: Any, body: JsonBody) -> Envelope:
     return envelope
 
 
+def _understand_cut(cursor: Cursor, value: Any, body: JsonBody) -> Envelope:
+    """As `_understand`, for a value whose end was added: without arguments, the text ended before them."""
+    try:
+        return read_envelope(value, cursor.tools, name_is_key=body.name_is_key, strict=True)
+    except NoCall:
+        cursor.position = len(cursor.text)
+        cursor.ended = True
+        raise Truncated from None
+
+
 def _hand_over(cursor: Cursor, call: DecodedCall, held: HeldCalls | None) -> None:
     if held is None:
         report(cursor, call)
@@ -216,11 +226,13 @@ def _report_all_but_last(cursor: Cursor, envelope: Envelope, mark: Mark, held: H
         held.content += envelope.content
     if len(calls) > 1:
         end, written = cursor.base + cursor.position, cursor.since(mark)
+        rules = tuple(cursor.repairs)  # they concern the text of all calls
         cursor.return_to(mark)
         start = cursor.base + cursor.position
         for call, length in zip(calls[:-1], _ends_of(written, len(calls)), strict=True):
             cursor.position = start + length - cursor.base
             _hand_over(cursor, call, held)
+            cursor.repair(*rules)
         cursor.position = end - cursor.base
     return calls[-1]
 

@@ -104,7 +104,9 @@ class WholePair:
 _TAG_LIMIT = 400
 _names_key = re.compile(r"(<[^<>\"'\n]{1,60} )name=").match
 _not_in_key = re.compile(r"[\"'<>\n]").search
-_attribute = re.compile(r"""([A-Za-z_][\w:.\-]{0,60})\s{0,9}=\s{0,9}("[^"]{0,200}"|'[^']{0,200}'|[^\s"'<>]{1,200})""")
+_attribute = re.compile(
+    r"""([A-Za-z_][\w:.\-]{0,60})\s{0,9}=\s{0,9}("[^"]{0,200}(?:"|\Z)|'[^']{0,200}(?:'|\Z)|[^\s"'<>]{1,200})"""
+)
 
 
 class NoValue(Exception):

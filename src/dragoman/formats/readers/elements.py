@@ -227,8 +227,10 @@ _ARGUMENT_KEYS = ("arguments", "args", "parameters", "input")
 _MAX_GIVEN = 50
 _quotes = {quote: Markers([quote]) for quote in "\"'"}
 _wrapper_ends = Markers(CLOSERS)
-_attribute = re.compile(r"([A-Za-z_][\w.:\-]{0,99})\s{0,9}=\s{0,9}([\"'])").match
-_growing_attribute = re.compile(r"(?:[A-Za-z_][\w.:\-]{0,99}\s{0,9}=?\s{0,9})?\Z").match
+_attribute = re.compile(
+    r"([A-Za-z_][\w.:\-]{0,99})\s{0,9}=\s{0,9}(?:([\"'])|([^\s\"'<>/={\[(][^\s\"'<>=]{0,199}(?=[\s<>])))"
+).match
+_growing_attribute = re.compile(r"(?:[A-Za-z_][\w.:\-]{0,99}\s{0,9}(?:=\s{0,9}[^\s\"'<>=]{0,200})?)?\Z").match
 _tag_ends = re.compile(r"/?>").match
 _growing_tag_end = re.compile(r"/?\Z").match
 _name = re.compile(r"[A-Za-z_][\w.\-]{0,99}(?=\s)").match
@@ -237,11 +239,18 @@ _is_key = re.compile(r"[A-Za-z_][\w.:\-]{0,99}\Z").match
 
 
 def read_attribute(cursor: Cursor) -> Generator[None, None, tuple[str, str] | None]:
-    """Read the next attribute; None if there is none."""
+    """Read the next attribute, with quotes or without; None if there is none."""
     yield from cursor.space()
     match = yield from cursor.try_match(_attribute, _growing_attribute)
     if match is None:
         return None
+    if match[3]:
+        value = match[3]
+        if value.endswith("/") and cursor.text.startswith(">", cursor.position):
+            value = value[:-1]
+            cursor.position -= 1
+        cursor.repair("unquoted_value")
+        return match[1], value
     mark = cursor.begin()
     yield from run_value(cursor, _quotes[match[2]], streamed=False)
     value = cursor.since(mark)
@@ -310,6 +319,10 @@ class InlineAttributes(Entry):
         mark = cursor.begin()
         if (yield from read_attribute(cursor)) is None:
             raise NotACall("no attributes after the name")
+        while (yield from read_attribute(cursor)) is not None:
+            pass
+        if (yield from cursor.peek()) not in ("/", ">", "<", ""):
+            raise NotACall("there is more than attributes after the name")
         cursor.return_to(mark)
         arguments = Arguments(cursor.start_call(name))
         yield from read_attributes(cursor, arguments)
