@@ -9,7 +9,7 @@ import pytest
 from tests.formats.odd_cases import account, tool
 
 from dragoman import extract, formats
-from dragoman.formats import Parsed
+from dragoman.formats import Parsed, thinking
 from dragoman.toolset import Toolset
 
 TOOLS = Toolset(
@@ -572,3 +572,127 @@ def test_a_call_of_gemma_that_lacks_only_its_end_is_a_call(text: str, is_call: b
 def test_no_attribute_without_quotes_is_lost(body: str, calls: Calls) -> None:
     parsed = read(f"<tool_call>\n{body}\n</tool_call>")
     assert calls_of(parsed) == calls
+
+
+PLACEHOLDERS = ["...", "0", "12", "_", "-"]
+
+
+@pytest.mark.parametrize("tools", [TOOLS, None], ids=["tools", "no tools"])
+@pytest.mark.parametrize("name", PLACEHOLDERS)
+def test_a_name_has_a_letter(name: str, tools: Toolset | None) -> None:
+    texts = [JSON_WRAPPERS[row].replace("{}", f'{{"name": "{name}", "arguments": {{}}}}') for row in JSON_WRAPPERS]
+    texts += [write_tagged(row, "bo").replace("send", name) for row in TAGGED]
+    texts += [f"<tool_call> {name} </tool_call>", f"[TOOL_CALLS]{name}{{}}", f"<|tool_call>call:{name}{{}}<tool_call|>"]
+    for text in texts:
+        assert [call.name for call in read(text, tools=tools).calls if call.name == name] == [], text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "calls"),
+    [
+        ('{"x": 1}', [("move", {"x": 1})]),
+        ('{"to": "bo", "body": "Hi"}', [("send", {"to": "bo", "body": "Hi"})]),
+        ('{"y": 1}', []),
+        ("{}", []),
+    ],
+)
+def test_a_counter_stands_for_the_only_tool_that_its_arguments_fit(arguments: str, calls: Calls) -> None:
+    text = f"<|tool_call_begin|>0<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
+    parsed = read(text, "kimi_k2")
+    assert calls_of(parsed) == calls
+    assert all(call.repairs == ("guessed_name",) for call in parsed.calls)
+    assert all(call.provenance and call.provenance.verdict == "ask" for call in extract(text, tools=TOOLS).calls)
+
+
+def test_a_call_without_its_end_asks_if_the_tool_acts_on_the_system() -> None:
+    shell = {**tool("shell", ["command"], command="string"), "metadata": {"class": "exec"}}
+    text = "<tool_call>shell<arg_key>command</arg_key><arg_value>ls</arg_value>"
+    for written, verdict in ((text, "ask"), (text + "</tool_call>", "allow")):
+        (call,) = extract(written, tools=[shell]).calls
+        assert call.provenance is not None
+        assert call.provenance.verdict == verdict
+
+
+MOVE: Calls = [("move", {"x": 1})]
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ('<tool_call>\n```json\n{"name": "move", "arguments": {"x": 1}}\n```\n</tool_call>', MOVE),
+        ('<tool_call>\n<thinking>a {b}</thinking>\n{"name": "move", "arguments": {"x": 1}}\n</tool_call>', MOVE),
+        ('functools{"name": "move", "arguments": {"x": 1}}', MOVE),
+        ("```python\nmove(x=1)\n```", MOVE),
+        ("```python\nmove(x=1)\nping()\n```<|im_end|>", [*MOVE, ("ping", {})]),
+        ("move(x=1)<|im_end|>", MOVE),
+        ("[\n  move(x=1),  # left\n  ping(),\n]", [*MOVE, ("ping", {})]),
+        ("[move(x=1)\nping()]", [*MOVE, ("ping", {})]),
+        ("[move(x=01)]", MOVE),
+        ("move/{'x': 1}", MOVE),
+        ('<steptml:invoke name="move"><steptml:parameter name="x">1</steptml:parameter></steptml:invoke>', MOVE),
+        ('<｜tool call begin｜>move<｜tool sep｜>{"x": 1}<｜tool call end｜>', MOVE),
+        ('<｜tool▁call▁begin｜>function<｜tool▁sep｜>move\n{"x": 1}\n<｜tool▁call▁end｜>', MOVE),
+        (
+            "<|tool_call_begin|>functions.move:0<|tool_call_argument_begin|>"
+            '{"name": "move", "arguments": {"x": 1}}<|tool_call_end|>',
+            MOVE,
+        ),
+        ("```python\nmove(x=1)\n```\nas an example", []),
+        ("```python\nmove(x=1)", []),
+        ("```python\nimport os\nmove(x=1)\n```", []),
+        ("move(x=1) <b>", []),
+    ],
+)
+def test_small_deviations_are_read(text: str, calls: Calls) -> None:
+    assert calls_of(read(text)) == calls
+
+
+# ---- reasoning -------------------------------------------------------------------------------------------------------
+
+WRAPPERS = thinking.pairs(named=True)
+
+
+@pytest.mark.parametrize(("opener", "closer"), WRAPPERS)
+def test_no_draft_inside_reasoning_counts_in_any_format(opener: str, closer: str) -> None:
+    for name in (
+        "hermes",
+        "kimi_k2",
+        "qwen3_coder",
+        "mistral",
+        "glm45",
+        "deepseek_v32",
+        "llama3_json",
+        "gemma4",
+        "auto",
+    ):
+        draft = formats.render([("move", {"x": 1})], "hermes" if name == "auto" else name)
+        call = formats.render([("move", {"x": 2})], "hermes" if name == "auto" else name)
+        text = f"{opener}\nFirst {draft}\n{closer}\n{call}"
+        whole = formats.parse(text, name, TOOLS, more_thinking=True)
+        assert calls_of(whole) == [("move", {"x": 2})], name
+        assert whole.text.strip() == "", name
+        stage = formats.parser(name, TOOLS, more_thinking=True)
+        events = [event for character in text for event in stage.feed(character)]
+        assert account(formats.fold([*events, *stage.close()])) == account(whole), name
+        found = extract(text, tools=TOOLS)
+        assert [call.arguments for call in found.calls] == [{"x": 2}], name
+        assert (opener in found.text, closer in found.text) == (False, False)
+
+
+@pytest.mark.parametrize("name", [*TAGGED, "gemma4", "hermes", "mistral", "react"])
+def test_half_of_a_surrogate_pair_is_replaced_with_a_named_repair(name: str) -> None:
+    lone = "\ud83d"
+    if name in TAGGED:
+        text = write_tagged(name, "bo", f"a{lone}b")
+    else:
+        text = {
+            "gemma4": f'<|tool_call>call:send{{to:<|"|>bo<|"|>,body:<|"|>a{lone}b<|"|>}}<tool_call|>',
+            "hermes": f'<tool_call>{{"name": "send", "arguments": {{"to": "bo", "body": "a{lone}b"}}}}</tool_call>',
+            "mistral": f'[TOOL_CALLS]send[ARGS]{{"to": "bo", "body": "a{lone}b"}}',
+            "react": f'Action: send\nAction Input: {{"to": "bo", "body": "a{lone}b"}}\n',
+        }[name]
+    parsed = read(text, name)
+    for call in parsed.calls:
+        assert call.arguments == {"to": "bo", "body": "a\ufffdb"}
+        assert call.repairs == ("replaced_surrogate",)
+    assert parsed.calls or parsed.broken

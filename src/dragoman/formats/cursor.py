@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dragoman.args.coercion import coerce
+from dragoman.args.decoder import has_surrogate, without_surrogates
 from dragoman.events import (
     ArgumentsDelta,
     CallBroken,
@@ -416,6 +417,8 @@ class Cursor:
 
     def start_call(self, name: str, call_id: str | None = None) -> Tool | None:
         """Announce the call. Its arguments may follow piece by piece."""
+        if not any(map(str.isalpha, name)):
+            raise BrokenCall(f"{name[:40]!r} is not a tool name")  # a placeholder, or a counter
         self.committed = True
         tool = self.find_tool(name)
         if tool is not None and fold(without_namespace(name)) != fold(tool.name):
@@ -440,9 +443,14 @@ class Cursor:
         if tool is not None and tool.parameters:
             if len(arguments) == 1 or "properties" in arguments:
                 arguments = self._unwrap(arguments, tool)
+            elif len(arguments) == 2 and "name" in arguments:
+                arguments = self._unwrap_call(arguments, tool)
             fitted = coerce(arguments, tool.parameters)
             arguments, changes = fitted.value, changes + fitted.changes
         raw, span = self._close_tile()
+        if has_surrogate(raw):
+            arguments = without_surrogates(arguments)
+            self.repair("replaced_surrogate")
         identity = self._identify(call_id)
         self.ids.add(identity)
         call = ToolCall(
@@ -485,6 +493,18 @@ class Cursor:
             return arguments
         self.repair("unwrapped_arguments")
         return found
+
+    def _unwrap_call(self, arguments: JsonObject, tool: Tool) -> JsonObject:
+        """{"name": "search", "arguments": {...}} as the arguments of `search` itself: return the inner object."""
+        name, properties = arguments["name"], properties_of(tool)
+        key = next((key for key in ARGUMENT_KEYS if key in arguments), "")
+        inner = arguments.get(key)
+        if not isinstance(name, str) or not isinstance(inner, dict) or key in properties or "name" in properties:
+            return arguments
+        if self.find_tool(name) is not tool:
+            return arguments
+        self.repair("unwrapped_call")
+        return inner
 
     def break_call(self, why: str, *, is_cut: bool = False) -> None:
         """Report the tile as a broken call. It is cut if the text ended before the call did."""

@@ -164,7 +164,12 @@ def _read_call(value: JsonObject, tools: Toolset | None, name_is_key: bool, stri
 
 
 def _name_key(body: JsonObject) -> str | None:
-    return next((key for key in NAME_KEYS if isinstance(body.get(key), str) and body[key].strip()), None)
+    return next((key for key in NAME_KEYS if isinstance(body.get(key), str) and _has_letter(body[key])), None)
+
+
+def _has_letter(text: str) -> bool:
+    """Whether a text can be a name: `...` is a placeholder, and `0` a counter."""
+    return any(map(str.isalpha, text))
 
 
 def _read_arguments_of(
@@ -201,6 +206,8 @@ def _read_single_key(value: JsonObject, tools: Toolset | None, name_is_key: bool
         return None
     if name_is_key and name in NAME_KEYS and isinstance(arguments, str):
         return None
+    if not _has_letter(name):
+        raise NoCall("the JSON names no tool")
     settled, repairs = read_arguments(arguments)
     return DecodedCall(name, settled, None, repairs if name_is_key else (*repairs, "name_as_key"))
 

@@ -374,7 +374,7 @@ def _refuse_early(cursor: Cursor, body: JsonBody, key: str, members: JsonObject)
 def _announceable(name: str) -> str | None:
     """Return the name; None if it may name the envelope itself, in which case the call is announced at its end."""
     wrapped = name.replace("-", "_").lower() in WRAPPER_NAMES
-    return None if wrapped or not name.strip() else name.strip()
+    return None if wrapped or not any(map(str.isalpha, name)) else name.strip()
 
 
 def _read_value(cursor: Cursor, *, emit: bool) -> Generator[None, None, Any]:

@@ -106,7 +106,7 @@ class LineFilter:
         elif word:
             if following in "/> \t[:" and self._may_begin(word):
                 return WAKES
-        elif following in lines.first_characters:
+        elif following in lines.first_characters or following in lines.word_starts:
             return WAKES
         return PASSES if self._wakes(head) is None else WAKES
 
@@ -319,6 +319,8 @@ class Plan:
         self.section_ends: set[str] = set()
         self.drops: set[str] = set()
         self.thinking: dict[str, str] = dict(thinking)
+        # Without its opener, a phrase that ends the reasoning of other models is only a phrase.
+        self._phrases = {closer for closer in self.thinking.values() if is_word(closer)}
         self.line_entries: list[Entry] = []
         self.message_entries: list[Entry] = []
         self._lanes: dict[tuple[str, bool], LexerState] = {}
@@ -331,7 +333,7 @@ class Plan:
 
     def _watch_text(self) -> None:
         """Build the state for plain text from all markers that may interrupt it."""
-        self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops
+        self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops - self._phrases
         markers = {*self.openers, *self.section_ends, *self.drops, *self.thinking, *self.thinking_ends}
         words = sorted(filter(is_word, markers))
         places = {entry.place for entries in self.openers.values() for entry in entries}
@@ -383,6 +385,7 @@ class Plan:
         self.drops.update(row.drop)
         for opener, closer in row.thinking:
             self.thinking.setdefault(opener, closer)
+            self._phrases.discard(closer)
 
     def _add_section(self, row: Format, entries: tuple[Entry, ...]) -> None:
         if row.section is None or not row.template_is_read:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Generator
 from typing import Protocol, TypeVar
 
-from dragoman.formats.cursor import BLANK_LIMIT, BrokenCall, Cursor, Markers, Reader, Truncated
-from dragoman.formats.envelope import DecodedCall
+from dragoman.formats.cursor import BLANK_LIMIT, BrokenCall, Cursor, Markers, Reader, Truncated, write_json
+from dragoman.formats.envelope import DecodedCall, fits, properties_of
 from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
 from dragoman.formats.template import Entry, Place
 from dragoman.types import Change, JsonObject, Tool
@@ -20,7 +20,8 @@ from dragoman.types import Change, JsonObject, Tool
 
 SLOT_LIMIT = 200
 _SLOT_REACH = SLOT_LIMIT + 60  # with the literal after it
-_is_name = re.compile(r"[\w.\-:/]+\Z").match
+is_name = re.compile(r"(?=[\W\d_]*[^\W\d_])[\w.\-:/]+\Z").match
+"""A name has a letter: `...` is a placeholder, and `0` a counter."""
 _escaped_space = re.compile(r"(?:[ \t\r\n]|\\n)*").match
 _with_attributes = re.compile(
     r"""["']?([^\s"'<>]{1,100})["']?((?:\s+[A-Za-z_][\w:.\-]*\s*=\s*(?:"[^"]*"?|'[^']*'?|[^\s"'<>]+))+)\s*/?\Z"""
@@ -175,7 +176,7 @@ class ReadSlot:
             raise BrokenCall(f"the {self.kind} is empty")
         if self.kind == "name":
             value = value.strip("\"'")
-            if not _is_name(value):
+            if not is_name(value):
                 raise BrokenCall(f"{value[:40]!r} is not a tool name")
         scope.filled[self.kind] = value
 
@@ -246,7 +247,7 @@ def name_from_id(identity: str) -> str:
 def announce(cursor: Cursor, scope: Scope) -> None:
     identity = scope.filled.get("id")
     name = scope.filled.get("name") or name_from_id(identity or "")
-    if not name or not _is_name(name):
+    if not name or not is_name(name):
         raise BrokenCall(f"{name[:40]!r} is not a tool name" if name else "the call has no name")
     scope.filled["name"] = name
     scope.tool = cursor.start_call(name, identity)
@@ -269,8 +270,25 @@ class ReadArguments(Waiting):
         character = cursor.peek_now() or (yield from cursor.peek())
         if character not in ("{", '"'):
             raise BrokenCall(f"{character!r} where the arguments should begin")
+        counter = scope.filled.get("name") or scope.filled.get("id", "")
+        if name_from_id(counter).isdigit() and cursor.tools is not None:
+            yield from self._read_unnamed(cursor, scope)
+            return
         announce(cursor, scope)
         scope.arguments = yield from read_object(cursor, self.body)
+
+    def _read_unnamed(self, cursor: Cursor, scope: Scope) -> Reader:
+        """Read the arguments of a call with a counter in the place of its name: the only tool that they fit is meant."""
+        cursor.commit()
+        arguments = yield from read_object(cursor, self.body)
+        fitting = [tool for tool in cursor.tools or () if properties_of(tool) and arguments and fits(arguments, tool)]
+        if len(fitting) != 1:
+            raise BrokenCall("a number in the place of the name, and not one tool that the arguments fit")
+        cursor.repair("guessed_name")
+        scope.filled["name"] = fitting[0].name
+        announce(cursor, scope)
+        cursor.delta(write_json(arguments))
+        scope.arguments = arguments
 
 
 # --------------------------------------------------------------------------------------------------------------------

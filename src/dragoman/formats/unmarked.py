@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader
 from dragoman.formats.json_reader import HeldCalls, JsonBody, read_calls, read_object, report, report_held, run_to
@@ -100,13 +101,16 @@ class JsonAnywhere(Entry):
 # Improvised wrappers of JSON calls: prose inside the tag, an unknown tag, the name before the braces.
 
 _noise = re.compile(r"[^<{\[]{1,400}").match
+_thinks = re.compile(r"\s*<(think|thinking|thought|reasoning|scratchpad)>")
+_MOST_THINKING = 20_000
+_LONGEST_TAG = 20
 _CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>")
 
 
 class NoisyTag(Entry):
     """A tag or a labelled fence with a few words before the JSON."""
 
-    follows = "(n"
+    follows = "(n<"
 
     def __init__(
         self, format_name: str, openers: tuple[str, ...], closers: tuple[str, ...] = (), *, ends_line: bool = False
@@ -122,6 +126,7 @@ class NoisyTag(Entry):
         yield from cursor.expect(self._opener)
         if self._ends_line:
             yield from EndLine().run(cursor, Scope())
+        thought = yield from _skip_thinking(cursor)
         mark = cursor.begin()
         while True:
             match = _noise(cursor.text, cursor.position)
@@ -131,13 +136,37 @@ class NoisyTag(Entry):
             if cursor.position < len(cursor.text):
                 break
             yield from cursor.need()
-        if cursor.text[cursor.position] != "{":
+        noise = cursor.since(mark).strip()
+        if cursor.text[cursor.position] not in ("{", "[") or (not noise and not thought):
             raise NotACall("no JSON follows the opener")
-        call = yield from read_calls(cursor, self._body)
+        start = cursor.begin()
+        held = HeldCalls()
+        call = yield from read_calls(cursor, self._body, held)
+        is_fenced = noise.endswith(("```", "```json", "```JSON")) and (yield from cursor.take(_FENCE)) is not None
         if (yield from cursor.take(self._closers)) is None or call is None:
             raise NotACall("the tag was not closed after the JSON")
-        cursor.repair("surrounding_text")
-        report(cursor, call)
+        is_only_fence = is_fenced and noise in ("```", "```json", "```JSON") and not thought
+        report_held(cursor, start, held, call, "markdown_fence" if is_only_fence else "surrounding_text")
+
+
+def _skip_thinking(cursor: Cursor) -> Generator[None, None, bool]:
+    """Move over reasoning between the opener and the call; return whether there was any."""
+    while not cursor.final and len(cursor.text) - cursor.position < _LONGEST_TAG:
+        if cursor.peek_now() not in ("", "<") or ">" in cursor.text[cursor.position :]:
+            break
+        yield
+    match = _thinks.match(cursor.text, cursor.position)
+    if match is None:
+        return False
+    closer = f"</{match[1]}>"
+    while (end := cursor.text.find(closer, match.end(), match.end() + _MOST_THINKING)) < 0:
+        if cursor.final or len(cursor.text) - match.end() > _MOST_THINKING:
+            raise NotACall("the reasoning before the call does not end")
+        yield
+        match = _thinks.match(cursor.text, cursor.position)
+        assert match is not None
+    cursor.position = end + len(closer)
+    return True
 
 
 class ToolsTag(Entry):

@@ -382,6 +382,8 @@ class PythonReader:
         if character and _name_start(character) and not style.code and (separated or style.marked):
             return True, () if separated or not self.in_list else ("missing_comma",)
         if self.in_list and character and not style.marked:
+            if style.gated and _name_start(character):
+                return True, ("missing_comma",)
             raise BrokenCall(f"{character!r} where the list should continue or end")
         return False, (*rules, "closed_wrapper") if self.in_list else rules
 
@@ -404,7 +406,7 @@ class PythonReader:
             yield
 
     def _skip_comments(self) -> Reader:
-        while self.style.code and (yield from self.cursor.peek()) == "#":
+        while (self.style.code or self.in_list) and (yield from self.cursor.peek()) == "#":
             yield from run_to(self.cursor, self.style.lines)
 
 
@@ -466,6 +468,8 @@ class MarkedCalls(Entry):
         call.report(cursor)
 
 
+_ends = re.compile(r"(?:```)?(?:\s*(?:<\|[\w/]{1,40}\|>|</s>|<eos>))*\s*\Z").match
+_MOST_ENDS = 200
 _line_over = re.compile(r"[ \t\r]*(?=\n|<|\Z)").match
 _line_may_go_on = re.compile(r"[ \t\r]*\Z").match
 
@@ -514,6 +518,7 @@ class MessageCalls(UnmarkedEntry):
 
     start = re.compile(rf"{_ENTRY_NAME}\(")
     growing_start = re.compile(rf"{_ENTRY_NAME}\\?\Z")
+    _fenced = False
 
     def __init__(self, format_name: str) -> None:
         self.format = format_name
@@ -521,6 +526,11 @@ class MessageCalls(UnmarkedEntry):
 
     def read(self, cursor: Cursor) -> Reader:
         mark = cursor.begin()
+        if self._fenced:
+            while (newline := cursor.text.find("\n", cursor.position)) < 0:
+                yield from cursor.need()
+            cursor.position = newline + 1
+            yield from cursor.space()
         reader = PythonReader(cursor, self._style)
         calls: list[tuple[PythonCall, int]] = []
         while not calls or (yield from self._goes_on(cursor)):
@@ -528,6 +538,10 @@ class MessageCalls(UnmarkedEntry):
             calls.append((call, cursor.base + cursor.position))
         if calls[-1][0].doubtful:
             raise Truncated
+        if self._fenced or cursor.base + cursor.position > calls[-1][1]:
+            last = calls.pop()[0]
+            rules = (*last.rules, "markdown_fence") if self._fenced else last.rules
+            calls.append((PythonCall(last.name, last.arguments, rules), cursor.base + cursor.position))
         # The message contains only calls.
         cursor.return_to(mark)
         report_all(cursor, calls)
@@ -537,6 +551,8 @@ class MessageCalls(UnmarkedEntry):
         separated = False
         while True:
             if cursor.position >= len(cursor.text):
+                if cursor.final and self._fenced:
+                    raise NotACall("the fence was not closed")
                 if cursor.final:
                     return False
                 yield
@@ -547,6 +563,28 @@ class MessageCalls(UnmarkedEntry):
             elif not character.isspace():
                 break
             cursor.position += 1
+        if character in "<`" and (yield from self._ends_message(cursor)):
+            return False
         if not separated:
             raise NotACall("the message continues after the call")
         return True
+
+    def _ends_message(self, cursor: Cursor) -> Generator[None, None, bool]:
+        """Whether only end tokens, and the end of a fence, follow."""
+        while not cursor.final:
+            if len(cursor.text) - cursor.position > _MOST_ENDS:
+                return False
+            yield
+        match = _ends(cursor.text, cursor.position)
+        if match is None or ("`" in match.group()) != self._fenced:
+            return False
+        cursor.position = len(cursor.text)
+        return True
+
+
+class FencedCalls(MessageCalls):
+    """The same in a code fence: ```python ... ``` with nothing around it."""
+
+    start = re.compile(rf"```[ \t]*(?:python|py)?[ \t]*\r?\n\s*{_ENTRY_NAME}\(")
+    growing_start = re.compile(rf"`{{1,3}}[ \t]*[a-z]{{0,10}}[ \t\r]*(?:\n\s*(?:{_ENTRY_NAME}\\?)?)?\Z")
+    _fenced = True
