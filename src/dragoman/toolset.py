@@ -163,7 +163,7 @@ class Toolset:
         if found is not None:
             return found
         folded = self._by_fold or self._fold_names()
-        stripped = {tool.name: tool for tail in _tails(name) if (tool := folded.get(tail)) is not None}
+        stripped = {match.name: match for tail in _tails(name) if (match := folded.get(tail)) is not None}
         return next(iter(stripped.values())) if len(stripped) == 1 else None
 
     def _fold_names(self) -> dict[str, Tool | None]:

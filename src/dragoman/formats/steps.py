@@ -278,7 +278,7 @@ class ReadArguments(Waiting):
         scope.arguments = yield from read_object(cursor, self.body)
 
     def _read_unnamed(self, cursor: Cursor, scope: Scope) -> Reader:
-        """Read the arguments of a call with a counter in the place of its name: the only tool that they fit is meant."""
+        """Read the arguments of a call with a counter as its name: the only tool that they fit is meant."""
         cursor.commit()
         arguments = yield from read_object(cursor, self.body)
         fitting = [tool for tool in cursor.tools or () if properties_of(tool) and arguments and fits(arguments, tool)]

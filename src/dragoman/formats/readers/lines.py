@@ -122,7 +122,8 @@ def _spell(label: str) -> tuple[str, ...]:
 
 _stops = Markers("\n" + spelling for label in _LABELS for spelling in _spell(label))
 _observation = Markers(_spell("Observation"))
-_input = Markers(s for label in ("Action Input", "Action input", "ActionInput", "Action_Input") for s in _spell(label))
+_INPUTS = ("Action Input", "Action input", "ActionInput", "Action_Input")
+_input = Markers(spelling for label in _INPUTS for spelling in _spell(label))
 _react_line_end = Markers(["\n"])
 _nothing = Markers("\n" + spelling for spelling in _spell("Observation"))
 _action = Markers(_spell("Action"))
@@ -165,8 +166,8 @@ def _read_input(cursor: Cursor, arguments: Arguments, character: str) -> Reader:
     text = cursor.since(mark).strip()
     found = _read_notation(cursor, arguments, text)
     if found is not None:
-        for key, value in found.items():
-            arguments.add(cursor, key, value)
+        for written, value in found.items():
+            arguments.add(cursor, written, value)
         return
     key = single_parameter(arguments.tool)
     if key is None:
