@@ -179,7 +179,9 @@ def find_loose(text: str, events: list[Event], settings: Settings) -> list[Candi
     else:
         # Only one format was read; the loose search finds the calls of all others.
         inside = settings.starts_in_thinking
-        found = formats.parse(text, tools=settings.book.tools, loose=True, starts_in_thinking=inside).calls
+        found = formats.parse(
+            text, tools=settings.book.tools, loose=True, starts_in_thinking=inside, more_thinking=True
+        ).calls
     taken = SpanList(spans)
     free = [call for call in found if not taken.meets(span_of(call))]
     regions = Regions(text, [*spans, *(_without_quotes(text, span_of(call)) for call in free)])
@@ -409,6 +411,7 @@ class Judge:
                 echo.source,
                 candidate.is_followed,
                 not settings.background.echoes.is_empty,
+                call.repairs,
             ),
             settings.profile,
         )
@@ -461,7 +464,11 @@ def open_parser(settings: Settings) -> formats.Parser | LooseParser:
     """Return the parser for the text of a reply, including this turn's nonce wrapper."""
     extra = [formats.nonce_format(settings.nonce)] if settings.nonce else []
     return formats.parser(
-        settings.format, settings.book.tools, starts_in_thinking=settings.starts_in_thinking, extra=extra
+        settings.format,
+        settings.book.tools,
+        starts_in_thinking=settings.starts_in_thinking,
+        more_thinking=True,
+        extra=extra,
     )
 
 

@@ -71,13 +71,13 @@ def _digest(*parts: str) -> str:
 
 _placeholder = re.compile(
     r"<[^<>\n]{1,60}>|\.{3}|…|\[[A-Za-z]+(?:[ _][A-Za-z]+)*\]|\{\{?[A-Za-z_][\w .]{0,60}\}?\}"
-    r"|(?i:your|my)_[A-Z_]+|[A-Z][A-Z_]+_HERE|\?{2,}"
+    r"|\$[A-Z][A-Z_]+|(?i:your|my)_[A-Z_]+|[A-Z][A-Z_]+_HERE|\?{2,}"
 )
 _ENDS_SENTENCE = ".:!?…)>]}\"'`*_,;"
 
 
 def has_placeholder(arguments: Any) -> bool:
-    """Whether a value stands for another one: <path>, ..., YOUR_QUERY, [city], {id}."""
+    """Whether a value stands for another one: <path>, ..., YOUR_QUERY, $CITY, [city], {id}."""
     values = arguments.values() if isinstance(arguments, dict) else ()
     return any(isinstance(value, str) and _placeholder.fullmatch(value.strip()) is not None for value in values)
 

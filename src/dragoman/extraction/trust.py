@@ -90,6 +90,7 @@ class Situation(Struct, frozen=True):
     """Text follows the call."""
     has_untrusted: bool = False
     """The conversation contains untrusted content."""
+    repairs: tuple[str, ...] = ()
 
 
 class Judgement(Struct, frozen=True):
@@ -173,6 +174,10 @@ def decide(situation: Situation, profile: Profile) -> Judgement:
     if _asks_as_exec(situation.level, situation.tool):
         words = "the tool acts on the system, and the call has no wrapper of its own"
         judgements.append(Judgement("ask", "exec", words))
+    elif situation.tool is not None and situation.tool.is_exec and "closed_wrapper" in situation.repairs:
+        judgements.append(Judgement("ask", "exec", "the tool acts on the system, and the call has no end"))
+    if "guessed_name" in situation.repairs:
+        judgements.append(Judgement("ask", "wrapper", "the call names no tool; its arguments fit only this one"))
     return max(judgements, key=lambda judgement: _ORDER[judgement.verdict])
 
 

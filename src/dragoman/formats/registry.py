@@ -79,7 +79,7 @@ def plan_for(
     A row that is passed as `name` or in `extra` need not be registered, and its plan is not cached.
     """
     if isinstance(name, Format):
-        plan = Plan([name], named=True, thinking=pairs(named=True) if more_thinking else ())
+        plan = Plan([name], named=True, thinking=pairs(named=more_thinking))
     else:
         plan = _kept_plan(name, loose=loose, more_thinking=more_thinking)
     rows = tuple(extra)
@@ -101,7 +101,7 @@ def _kept_plan(name: str, *, loose: bool, more_thinking: bool) -> Plan:
                 improvised=Improvised(marked_only=loose),
             )
         else:
-            plan = Plan([row], named=True, thinking=pairs(named=True) if more_thinking else ())
+            plan = Plan([row], named=True, thinking=pairs(named=more_thinking))
         _plans[key] = plan
     return plan
 

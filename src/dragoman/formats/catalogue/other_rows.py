@@ -32,7 +32,7 @@ from dragoman.formats.readers.lines import (
     PerlWithoutBrackets,
     React,
 )
-from dragoman.formats.readers.python import ListedCalls, MarkedCalls, MessageCalls
+from dragoman.formats.readers.python import FencedCalls, ListedCalls, MarkedCalls, MessageCalls
 from dragoman.formats.template import THINK, Format
 from dragoman.formats.unmarked import FencedMessage, JsonAnywhere, NameThenBraces, NoisyTag, WholeMessage
 
@@ -331,6 +331,7 @@ PYTHON_ROWS: tuple[Format, ...] = (
         entries=(
             MarkedCalls("olmo3", ("<function_calls>",), ("</function_calls>",)),
             MessageCalls("olmo3"),
+            FencedCalls("olmo3"),
         ),
         family="E",
         models="AI2 Olmo 3",

@@ -12,11 +12,11 @@ from dragoman.args.coercion import coerce, read_text
 from dragoman.args.loader import find_faults
 from dragoman.args.tolerant import TolerantReader, repair
 from dragoman.args.tolerant_scalars import Unreadable
+from dragoman.formats.entities import decode_entities
 from dragoman.formats.envelope import ARGUMENT_KEYS, is_plain_text, properties_of, required_of, schema_of
 from dragoman.formats.loose.calls import read_arguments as read_python
 from dragoman.formats.loose.calls import read_value
 from dragoman.formats.readers.arguments import single_parameter
-from dragoman.formats.readers.elements import unescape
 from dragoman.jsonschema.fit import fits_plainly
 from dragoman.toolset import fold
 from dragoman.types import Change, JsonObject, Tool
@@ -231,14 +231,14 @@ def read_attributes(text: str, position: int, tool: Tool) -> tuple[JsonObject, i
             key, raw, position = long[1], text[long.end() : end], end + 1
         name = _declared(key, tool)
         if name is not None:
-            values[name] = _typed(unescape(raw), tool, name)
+            values[name] = _typed(decode_entities(raw), tool, name)
         elif key in ARGUMENT_KEYS and raw.lstrip().startswith("{"):
-            inner = _read_json(unescape(raw), unescape(raw).index("{"), tool)
+            inner = _read_json(decode_entities(raw), decode_entities(raw).index("{"), tool)
             if inner is None:
                 return None
             values |= inner.values
         elif key in _IGNORED:
-            repairs.append("extra_attributes")
+            repairs.append("dropped_attribute")
         else:
             return None
     return None
@@ -354,8 +354,8 @@ def _element_value(raw: str, tool: Tool, key: str, repairs: list[str]) -> Any:
         raw = raw.strip()
     if raw.lstrip().startswith("<![CDATA[") and raw.rstrip().endswith("]]>"):
         return _typed(raw.strip()[9:-3], tool, key)
-    if "&" in raw and (plain := unescape(raw)) != raw:
-        repairs.append("xml_entities")
+    if "&" in raw and (plain := decode_entities(raw)) != raw:
+        repairs.append("decoded_entities")
         raw = plain
     return _typed(raw, tool, key)
 

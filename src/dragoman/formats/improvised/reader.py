@@ -75,6 +75,8 @@ PROSE_TAGS = frozenset(
     )
 )
 """Tags of HTML and of prose. They are not the markup of a call."""
+_content_tag = re.compile(r"result|response|output|observation|think|thought|reason", re.IGNORECASE).search
+"""Matches tags around results and reasoning, in which a call does not count."""
 _LONGEST_TAG = 300
 _LONGEST_LABEL = 60
 _LOOK_AHEAD = 420
@@ -287,7 +289,7 @@ class ImprovisedReader:
         if not final and len(text) - position < _LONGEST_TAG and _whole_tag(text, position) is None:
             raise _More
         word = _tag_word(text, position)
-        if word is None or word[1].lower() in PROSE_TAGS:
+        if word is None or word[1].lower() in PROSE_TAGS or _content_tag(word[1]) is not None:
             return None
         for written, end in self._names_in_tag(text, position, word):
             tool = self._offered.find(written)
@@ -375,7 +377,7 @@ class ImprovisedReader:
             return None  # [NAME(...)] is a list of calls in Python, which other formats read
         if text.startswith("<", position):
             head.marked = True
-        if head.words == _MOST_WORDS and _setting(text, position) is not None:
+        if text[head.position - 1 : head.position] == "[" and _setting(text, position) is not None:
             return None  # [NAME] and settings below it, as in a configuration file
         return _Name(head, tool, position, in_tag, tag)
 

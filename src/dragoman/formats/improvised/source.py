@@ -44,7 +44,7 @@ class PlainSource:
         """Return the repairs of a call that was read here. Keys without quotes belong to the notation with tokens."""
         if self._pattern is _quote_token:
             return [rule for rule in repairs if rule != "bare_key"]
-        return repairs if self._pattern is None else [*repairs, "unescaped_text"]
+        return repairs if self._pattern is None else [*repairs, "decoded_entities"]
 
     def inner(self, outer: int) -> int:
         """Convert an offset in the original, before the first replacement or at its end."""
