@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeGuard
 
@@ -16,6 +17,17 @@ _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 def fold(name: str) -> str:
     """Return a name without case, dashes, underscores and dots. Only ASCII case is folded: homoglyphs stay distinct."""
     return name.translate(_FOLD)
+
+
+_split = re.compile(r"__|[.:/]").split
+_MOST_PARTS = 8
+
+
+def _tails(name: str) -> list[str]:
+    """Return `readtext` and `docsreadtext` for `mcp__docs__read_text`: the folded name without its namespaces."""
+    parts = _split(name)[-_MOST_PARTS:]
+    found = [fold("".join(parts[start:])) for start in range(1, len(parts))]
+    return [tail for tail in found if tail and any(character.isalpha() for character in tail)]
 
 
 def without_namespace(name: str) -> str:
@@ -100,7 +112,7 @@ def _unpack(value: object) -> Iterable[object]:
 class Toolset:
     """The offered tools, normalised once. Pass it to a parser instead of a list to avoid a second normalisation."""
 
-    __slots__ = ("_by_fold", "_by_name", "_prefixes", "tools")
+    __slots__ = ("_by_fold", "_by_name", "_by_tail", "_prefixes", "tools")
 
     def __init__(self, tools: Iterable[object]) -> None:
         given: tuple[Any, ...] = tuple(tools)
@@ -109,6 +121,7 @@ class Toolset:
         self.tools: tuple[Tool, ...] = given
         self._by_name = {tool.name: tool for tool in self.tools}
         self._by_fold: dict[str, Tool | None] | None = None
+        self._by_tail: dict[str, Tool | None] | None = None
         self._prefixes: frozenset[str] | None = None
 
     @classmethod
@@ -122,7 +135,11 @@ class Toolset:
         return cls(tools)
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool of that name: exact, or unique without case, dashes, underscores, dots and namespace."""
+        """Return the tool of that name: exact, or unique without case, dashes, underscores, dots and namespace.
+
+        A namespace (`github.`, `mcp__github__`) may be missing in the name or in that of the tool. If both have one,
+        they must agree.
+        """
         tool = self._by_name.get(name)
         if tool is not None:
             return tool
@@ -131,7 +148,23 @@ class Toolset:
         if tool is not None:
             return tool
         bare = without_namespace(name)
-        return None if bare == name else self._by_name.get(bare) or folded.get(fold(bare))
+        if bare != name:
+            return self._by_name.get(bare) or folded.get(fold(bare)) or self._find_namespaced(bare)
+        return self._find_namespaced(name)
+
+    def _find_namespaced(self, name: str) -> Tool | None:
+        """Return the only tool whose name differs by a namespace in front, on either side."""
+        if self._by_tail is None:
+            self._by_tail = {}
+            for tool in self._by_name.values():
+                for tail in _tails(tool.name):
+                    self._by_tail[tail] = None if tail in self._by_tail else tool  # ambiguous, as above
+        found = self._by_tail.get(fold("".join(_split(name))))
+        if found is not None:
+            return found
+        folded = self._by_fold or self._fold_names()
+        stripped = {match.name: match for tail in _tails(name) if (match := folded.get(tail)) is not None}
+        return next(iter(stripped.values())) if len(stripped) == 1 else None
 
     def _fold_names(self) -> dict[str, Tool | None]:
         # Built on first use: most models write names exactly as offered.
@@ -145,7 +178,7 @@ class Toolset:
     def may_begin(self, word: str) -> bool:
         """Whether an offered name, in any spelling, may begin with this word."""
         if self._prefixes is None:
-            folded = [fold(name) for name in self._by_name]
+            folded = [spelling for name in self._by_name for spelling in (fold(name), *_tails(name))]
             self._prefixes = frozenset(name[:end] for name in folded for end in range(len(name) + 1))
         return fold(word) in self._prefixes
 

@@ -363,6 +363,11 @@ class Tool(Struct, frozen=True):
     inspect: Callable[..., Any] | None = None
     """`inspect(arguments, context)` returns the operands of a call (`Operand`) and has no side effects."""
 
+    @property
+    def is_exec(self) -> bool:
+        """Whether the tool runs commands, writes files or acts on another system. Its registration says so."""
+        return self.metadata.get("class") == "exec" or self.metadata.get("exec") is True
+
 
 class NeutralOptions(TypedDict, total=False):
     """The options of a request that have the same name on every wire."""

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import pytest
 
 from dragoman import builtin
-from dragoman.extraction.trust import is_exec
 from dragoman.policy.rules import PATH_FAMILIES
 from dragoman.types import Tool
 
@@ -63,7 +62,7 @@ def test_a_built_in_says_what_it_is(name: str) -> None:
     assert tool.metadata["class"] == row.kind
     assert tool.metadata["origin"] == "builtin"
     assert tool.metadata.get("family") == FAMILIES[row.kind]
-    assert is_exec(tool) is (row.kind in ("write", "exec"))
+    assert tool.is_exec is (row.kind in ("write", "exec"))
     assert tool.description
     assert tool.run is not None
 

@@ -84,11 +84,12 @@ def test_tier_three_is_the_whole_message_and_nothing_less() -> None:
     assert calls(f"<think>hm</think>\n{BARE}") == ONE
 
 
-def test_json_in_prose_is_refused_and_said_so() -> None:
+def test_json_in_prose_is_a_suspect() -> None:
     found = extract(f"I would call {BARE} now.", tools=[READ])
-    assert found.calls == []
-    (refused,) = found.refused
-    assert (refused.name, refused.call.provenance.level) == ("read_file", "T1")
+    assert (found.calls, found.refused) == ([], [])
+    (suspect,) = found.suspects
+    assert (suspect.name, suspect.level) == ("read_file", "T1")
+    assert found.text[slice(*suspect.span)] == BARE
     assert found.text == f"I would call {BARE} now."
 
 

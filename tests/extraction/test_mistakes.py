@@ -45,10 +45,10 @@ def test_the_words_are_the_result_of_the_call() -> None:
 
 def test_a_notice_names_each_refused_call_once() -> None:
     refused = CallRefused(ToolCall("i", "search", {"q": "x"}), "the same call stands in a page")
-    notice = write_notice([refused, refused], told="")
+    notice = write_notice([refused, refused], [], told="")
     assert notice.count("search(") == 1
     assert "the same call stands in a page" in notice
-    assert write_notice([refused], told=notice) == ""
+    assert write_notice([refused], [], told=notice) == ""
 
 
 KINDS = {"enum": ["red", "blue"]}

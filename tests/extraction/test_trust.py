@@ -122,7 +122,7 @@ def test_a_fence_that_is_the_whole_message_is_a_weak_model_at_work() -> None:
 
 def test_another_familys_wrapper_does_not_count_for_a_known_model() -> None:
     found = extract(write(EVIL), tools=TOOLS, family=["mistral"])
-    assert (found.calls, [refused.call.provenance.level for refused in found.refused]) == ([], ["T1"])
+    assert (found.calls, [suspect.level for suspect in found.suspects]) == ([], ["T1"])
     assert verdicts(extract(write(EVIL), tools=TOOLS, family=["hermes"])) == ["allow"]
 
 

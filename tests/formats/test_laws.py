@@ -379,5 +379,6 @@ def test_a_call_that_is_cut_off_is_none(way: str) -> None:
         complete = [(call.name, call.arguments) for call in formats.fold(run(way, [sample])).calls]
         for end in range(len(sample)):
             parsed = formats.fold(run(way, [sample[:end]]))
-            calls = [(call.name, call.arguments) for call in parsed.calls]
+            # A call that lacks only its end counts if the reply ended normally, which the parser does not know.
+            calls = [(call.name, call.arguments) for call in parsed.calls if "closed_wrapper" not in call.repairs]
             assert calls == complete[: len(calls)], sample[:end]

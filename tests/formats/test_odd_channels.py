@@ -65,7 +65,16 @@ def test_complete_json_at_the_end_of_the_text_is_a_call_whose_wrapper_was_closed
     assert parsed.calls[0].repairs == ("closed_wrapper",)
 
 
-@pytest.mark.parametrize("body", ['{"query": "x', '{"query": "x"', "", '{"query": "x<|call|>'])
+@pytest.mark.parametrize(
+    ("body", "rule"), [('{"query": "x"', "closed_brackets"), ('{"query": "x<|call|>', "closed_string")]
+)
+def test_complete_values_that_lack_only_their_end_are_a_call(body: str, rule: str) -> None:
+    parsed = CHANNELS.read("harmony", f"<|channel|>commentary to=functions.search<|message|>{body}")
+    assert calls_of(parsed) == SEARCH
+    assert {rule, "closed_wrapper"} <= set(parsed.calls[0].repairs)
+
+
+@pytest.mark.parametrize("body", ['{"query": "x', "", '{"query": "x<|call|> and'])
 def test_a_call_that_was_cut_off_is_broken(body: str) -> None:
     parsed = CHANNELS.read("harmony", f"<|channel|>commentary to=functions.search<|message|>{body}")
     assert calls_of(parsed) == []

@@ -192,9 +192,8 @@ def test_without_tools_an_unmarked_spelling_stays_text(name: str, text: str) -> 
     ("name", "text", "tools"),
     [
         ("xml_elements", "<search><query>x", TOOLS),
-        ("xml_elements", "<search><query>x</query>", TOOLS),
         ("xml_attributes", '<tool_call name="shell" command="pw', TOOLS),
-        ("perl", '[TOOL_CALL]{tool => "search", args => { --query "x" }}', TOOLS),
+        ("perl", '[TOOL_CALL]{tool => "search", args => { --query "x"', TOOLS),
         ("perl", '[TOOL_CALL]{tool => "search", args => { ??? }}[/TOOL_CALL]', TOOLS),
         ("glm_lines", "<tool_call>shell>pwd", TOOLS),
         ("glm_lines", "<tool_call>shell>pwd</tool_call>", None),

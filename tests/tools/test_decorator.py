@@ -10,7 +10,6 @@ import pytest
 
 import dragoman
 from dragoman.errors import InvalidTool
-from dragoman.extraction.trust import is_exec
 from dragoman.tools import Context, ToolContext, bind, run_sync, tool, tools_in
 from dragoman.types import Tool
 
@@ -66,7 +65,7 @@ def test_every_option_reaches_the_tool() -> None:
         max_output=100,
         requires_approval=True,
     )
-    assert is_exec(made(remove))
+    assert made(remove).is_exec
     assert bind(remove, {"when": "2024-01-01"})() == {"when": "2024-01-01"}
 
 

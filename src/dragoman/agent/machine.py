@@ -90,7 +90,7 @@ from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spen
 from dragoman.agent.tokens import Estimate
 from dragoman.agent.turn import CallNews, CallTurn, MistakeBudget, PermissionState
 from dragoman.agent.watch import Watch, is_starved
-from dragoman.extraction import ConversationContext
+from dragoman.extraction import ConversationContext, Extraction
 from dragoman.extraction.tool_mode import ComposedRequest, Mode, answer_parts, find_breach
 from dragoman.types import Failure, InvalidCall, Message, Part, Reply, Text, ToolCall, ToolResult, Usage
 
@@ -373,6 +373,8 @@ class Machine:
             if only_refused(found):
                 self._add_answer(told)
                 return self._repair(found.notice, f"the model's calls do not count: {found.refused[0].why}")
+            if found.suspects and found.notice and self.config.answer is None and self._mistakes.allows_repair():
+                return self._ask_about_suspects(told)
             if is_empty(reply, found):
                 # The empty reply is not kept: some providers would reject it, and it is of no use to the model.
                 return self._starved(reply) if is_starved(reply) else self._blank()
@@ -380,8 +382,7 @@ class Machine:
         calls = self._add_answer(told)
         if reply.stop == "refusal":
             return self._refused(calls)
-        for entry in found.refused:
-            self.stats.note("refused_call", f"{entry.name}: {entry.why}")
+        self._note_doubts(found)
         breach = find_breach(composed, [call.name for call in calls]) if reply.stop != "pause" else ""
         if breach:
             return self._refuse_choice(calls, breach)
@@ -395,6 +396,19 @@ class Machine:
         if reply.stop == "length":
             return self._finish(end("truncated", "the token limit cut off the answer"))
         return self._answered(None)
+
+    def _ask_about_suspects(self, told: Replied) -> list[Command]:
+        """The reply attempted a call: the model is told once, and makes the call or answers in plain words."""
+        self._note_doubts(told.found)
+        self._add_answer(told)
+        self._add(Message("user", [Text(told.found.notice)]))
+        return self._next()
+
+    def _note_doubts(self, found: Extraction) -> None:
+        for entry in found.refused:
+            self.stats.note("refused_call", f"{entry.name}: {entry.why}")
+        for suspect in found.suspects:
+            self.stats.note("suspect", f"{suspect.name or 'a call without a name'}: {suspect.why}")
 
     def _add_answer(self, told: Replied) -> list[ToolCall | InvalidCall]:
         """Add the reply to the conversation. Return its calls in order."""

@@ -51,6 +51,15 @@ def has_surrogate(text: str) -> bool:
     return not text.isascii() and SURROGATE.search(text) is not None
 
 
+def without_surrogates(value: Any) -> Any:
+    """Return a JSON value with U+FFFD for each surrogate in its strings. Such a string cannot be encoded or sent."""
+    if isinstance(value, str):
+        return value if not has_surrogate(value) else SURROGATE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {without_surrogates(key): without_surrogates(each) for key, each in value.items()}
+    return [without_surrogates(each) for each in value] if isinstance(value, list) else value
+
+
 def read_integer(digits: str) -> int:
     """Convert digits to an integer; raise ValueError for more than MAX_DIGITS digits."""
     if len(digits) > MAX_DIGITS and len(digits.lstrip("-")) > MAX_DIGITS:

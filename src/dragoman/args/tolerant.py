@@ -195,8 +195,9 @@ class TolerantReader(ScalarReader):
                     break
                 key = odd
             if key in members:
-                raise Unreadable(f"duplicate key {key!r}", position)
-            members[key], position = self._value(position, "member", depth)
+                position = self._repeat(members, key, position, depth)
+            else:
+                members[key], position = self._value(position, "member", depth)
             char = text[position : position + 1]
             if char == ",":
                 position += 1
@@ -326,6 +327,14 @@ class TolerantReader(ScalarReader):
         self._open.pop()
         return positional, keywords, position
 
+    def _repeat(self, members: dict[str, Any], key: str, position: int, depth: int) -> int:
+        """Read the value of a key that is given twice. Only an equal value is no loss."""
+        value, end = self._value(position, "member", depth)
+        if repr(value) != repr(members[key]):
+            raise Unreadable(f"duplicate key {key!r}", position)
+        self._rules["repeated_key"] = None
+        return end
+
     def _add(self, key: str | None, value: Any, positional: list[Any], keywords: dict[str, Any], position: int) -> None:
         if key is None:
             positional.append(value)
@@ -334,7 +343,9 @@ class TolerantReader(ScalarReader):
                 raise Unreadable("cannot spread this into arguments", position)
             keywords.update(value)
         elif key in keywords:
-            raise Unreadable(f"duplicate argument {key!r}", position)
+            if repr(keywords[key]) != repr(value):
+                raise Unreadable(f"duplicate argument {key!r}", position)
+            self._rules["repeated_key"] = None
         else:
             keywords[key] = value
 

@@ -14,6 +14,7 @@ from dragoman.extraction.echo import EchoIndex
 from dragoman.extraction.judge import Extraction, Extractor, Settings, ToolNames, settle
 from dragoman.extraction.mistakes import as_result, explain_invalid
 from dragoman.extraction.responses import ConversationContext, receive
+from dragoman.extraction.suspects import Suspect
 from dragoman.extraction.trust import Profile, get_profile
 from dragoman.types import Message
 
@@ -21,6 +22,7 @@ __all__ = [
     "ConversationContext",
     "Extraction",
     "Extractor",
+    "Suspect",
     "as_result",
     "explain_invalid",
     "extract",

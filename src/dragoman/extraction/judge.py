@@ -29,7 +29,17 @@ from dragoman.extraction.echo import Allowance
 from dragoman.extraction.mistakes import write_notice
 from dragoman.extraction.regions import Regions, SpanList
 from dragoman.extraction.responses import ConversationContext, ParsedResponse, receive
+from dragoman.extraction.suspects import (
+    CONFIRMED,
+    Suspect,
+    find_near_misses,
+    has_placeholder,
+    is_in_sentence,
+    mark_call,
+    suspect_call,
+)
 from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
+from dragoman.formats.improvised.entry import IMPROVISED
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
 from dragoman.types import Change, Fault, InvalidCall, InvalidKind, Provenance, Reply, Tool, ToolCall
@@ -53,7 +63,9 @@ class Extraction(Struct, frozen=True):
     invalid: list[InvalidCall] = field(default_factory=list)
     """Calls that cannot run as written: malformed, truncated, of an unknown tool, or with invalid arguments."""
     notice: str = ""
-    """A message to the model about refused calls; empty if there are none, or if the model has already received it."""
+    """A message to the model about refused calls and suspects; empty if there are none, or if it has received it."""
+    suspects: list[Suspect] = field(default_factory=list)
+    """Text that looks like a call of an offered tool and does not count as one."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -119,7 +131,7 @@ def span_of(call: ToolCall) -> tuple[int, int]:
 
 def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
     """Return the calls that the parser of the text reported, in order."""
-    regions = Regions(text, _spans(events))
+    regions, spans = Regions(text, _spans(events)), SpanList(_spans(events))
     candidates: list[Candidate] = []
     # From the end, so that for every call it is known whether text follows.
     followed = False
@@ -130,10 +142,29 @@ def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
             inside = event.call.provenance.region if event.call.provenance is not None else "answer"
             place = regions.find(span_of(event.call))
             region = place if place != "answer" else inside
+            if region == "answer" and is_in_sentence(text, span_of(event.call), spans):
+                region = "sentence"
             candidates.append(Candidate(event.call, region, followed and region != "message"))
         elif isinstance(event, CallRefused):
             candidates.append(Candidate(event.call, "thinking"))
     return candidates[::-1]
+
+
+def without_previews(candidates: list[Candidate]) -> list[Candidate]:
+    """Return the candidates without improvised calls that equal a call of a known format: they are its preview."""
+    known = [one.call for one in candidates if not _is_improvised(one.call)]
+    if len(known) == len(candidates) or not known:
+        return candidates
+    return [
+        one
+        for one in candidates
+        if not _is_improvised(one.call)
+        or not any(one.call.name == call.name and one.call.arguments == call.arguments for call in known)
+    ]
+
+
+def _is_improvised(call: ToolCall) -> bool:
+    return call.provenance is not None and call.provenance.format == IMPROVISED
 
 
 def find_loose(text: str, events: list[Event], settings: Settings) -> list[Candidate]:
@@ -148,12 +179,14 @@ def find_loose(text: str, events: list[Event], settings: Settings) -> list[Candi
     else:
         # Only one format was read; the loose search finds the calls of all others.
         inside = settings.starts_in_thinking
-        found = formats.parse(text, tools=settings.book.tools, loose=True, starts_in_thinking=inside).calls
+        found = formats.parse(
+            text, tools=settings.book.tools, loose=True, starts_in_thinking=inside, more_thinking=True
+        ).calls
     taken = SpanList(spans)
     free = [call for call in found if not taken.meets(span_of(call))]
     regions = Regions(text, [*spans, *(_without_quotes(text, span_of(call)) for call in free)])
-    places = (regions.find(_without_quotes(text, span_of(call))) for call in free)
-    return [Candidate(call, _loose_region(place), is_taken=False) for call, place in zip(free, places, strict=True)]
+    units = SpanList([*spans, *map(span_of, free)])
+    return [Candidate(call, _loose_region(text, call, regions, units), is_taken=False) for call in free]
 
 
 def _without_quotes(text: str, span: tuple[int, int]) -> tuple[int, int]:
@@ -163,8 +196,11 @@ def _without_quotes(text: str, span: tuple[int, int]) -> tuple[int, int]:
     return start, max(start, span[1] - len(raw) + len(raw.rstrip(_QUOTES)))
 
 
-def _loose_region(region: str) -> str:
+def _loose_region(text: str, call: ToolCall, regions: Regions, units: SpanList) -> str:
     """A profile may accept a loose call in a code block. Weak models put their calls there, after a sentence."""
+    region = regions.find(_without_quotes(text, span_of(call)))
+    if region == "answer" and is_in_sentence(text, span_of(call), units):
+        return "sentence"
     return "loose" if region in ("answer", "fence") else region
 
 
@@ -286,6 +322,7 @@ class Judge:
         self._calls: list[ToolCall] = []
         self._refused: list[CallRefused] = []
         self._invalid: list[InvalidCall] = []
+        self._suspects: list[Suspect] = []
         self._ids: set[str] = set(settings.background.ids)
         self._allowance: Allowance | None = None
 
@@ -304,28 +341,44 @@ class Judge:
         for broken in received.invalid:
             self._invalid.append(self._identify(broken))
         kept = {}
-        for candidate in find_candidates(received.text, events):
+        for candidate in without_previews(find_candidates(received.text, events)):
             kept[id(candidate.call)] = self._settle(candidate, is_cut=received.is_cut)
         if events:
-            for candidate in find_loose(received.text, events, settings):
-                self._settle(candidate, is_cut=received.is_cut)
+            self._suspect(received, events)
         for event in events:
             if isinstance(event, CallBroken):
                 self._invalid.append(self._identify(read_broken(event)))
         text = _rebuild(received.text, events, kept)
         thinking = received.thinking + "".join(event.text for event in events if isinstance(event, ThinkingDelta))
-        notice = write_notice(self._refused, settings.background.told) if self._refused else ""
-        return Extraction(text, thinking, self._calls, self._refused, self._invalid, notice)
+        notice = ""
+        if self._refused or self._suspects:
+            notice = write_notice(self._refused, self._suspects, settings.background.told, settings.book.offered)
+        return Extraction(text, thinking, self._calls, self._refused, self._invalid, notice, self._suspects)
+
+    def _suspect(self, received: ParsedResponse, events: list[Event]) -> None:
+        """Judge the calls that only a loose search finds, and note what looks like a call and was not read."""
+        settings = self._settings
+        taken = _spans(events)
+        for candidate in find_loose(received.text, events, settings):
+            self._settle(candidate, is_cut=received.is_cut)
+            taken.append(span_of(candidate.call))
+        self._suspects += find_near_misses(received.text, taken, settings.book.tools)
 
     def _settle(self, candidate: Candidate, *, is_cut: bool = False) -> bool:
         """Judge one call and store it. Return whether its text is removed from the answer."""
         settings = self._settings
         call = settings.book.rename(candidate.call)
         level = find_level(call, candidate.region, settings.family)
+        if level in ("T3", "T2") and has_placeholder(call.arguments):
+            level = "T1"
+        if level == "T1" and _may_be_confirmed(candidate) and mark_call(call) in settings.background.notices:
+            # The model has received a notice about this call, and has repeated it.
+            level, call = "T2", replace(call, repairs=(*call.repairs, CONFIRMED))
         # In a region where calls never count, validation is unnecessary.
         ready = call if level == "T0" else fit_call(call, settings.book, bare=level in ("T2", "T1"), is_cut=is_cut)
         if isinstance(ready, InvalidCall):
             if level == "T1":
+                self._suspects.append(suspect_call(call, str(ready.faults[0]) if ready.faults else "it is not valid"))
                 return False
             marked_invalid = replace(ready, provenance=_mark(ready.provenance, level, None, candidate))
             self._invalid.append(self._identify(marked_invalid))
@@ -335,6 +388,9 @@ class Judge:
         else:
             call, judgement = ready, self._decide(ready, level, candidate)
         marked = replace(call, provenance=_mark(call.provenance, level, judgement, candidate))
+        if level == "T1" and _is_suspect(candidate, judgement):
+            self._suspects.append(suspect_call(marked, judgement.why))
+            return False
         if judgement.verdict == "refuse":
             self._refused.append(CallRefused(marked, judgement.why))
             return False
@@ -355,6 +411,7 @@ class Judge:
                 echo.source,
                 candidate.is_followed,
                 not settings.background.echoes.is_empty,
+                call.repairs,
             ),
             settings.profile,
         )
@@ -367,6 +424,20 @@ class Judge:
             identity = f"call_{len(self._ids) + number}"
         self._ids.add(identity)
         return call if identity == call.id else replace(call, id=identity)
+
+
+def _may_be_confirmed(candidate: Candidate) -> bool:
+    """A model cannot confirm a call that it only talks about, or a wrapper with the nonce of another turn."""
+    return candidate.region != "sentence" and not _has_stale_nonce(candidate.call)
+
+
+def _has_stale_nonce(call: ToolCall) -> bool:
+    return call.provenance is not None and call.provenance.format == formats.STALE_NONCE
+
+
+def _is_suspect(candidate: Candidate, judgement: Judgement) -> bool:
+    """Whether a call at T1 is a suspect: no rule but its form speaks against it."""
+    return judgement.rule == "loose" and not _has_stale_nonce(candidate.call)
 
 
 def _mark(given: Provenance | None, level: Any, judgement: Judgement | None, candidate: Candidate) -> Provenance:
@@ -393,7 +464,11 @@ def open_parser(settings: Settings) -> formats.Parser | LooseParser:
     """Return the parser for the text of a reply, including this turn's nonce wrapper."""
     extra = [formats.nonce_format(settings.nonce)] if settings.nonce else []
     return formats.parser(
-        settings.format, settings.book.tools, starts_in_thinking=settings.starts_in_thinking, extra=extra
+        settings.format,
+        settings.book.tools,
+        starts_in_thinking=settings.starts_in_thinking,
+        more_thinking=True,
+        extra=extra,
     )
 
 

@@ -437,7 +437,8 @@ def _find_quotations(text: str, plain: _Plain) -> list[Span]:
 # Elements of HTML, and comments.
 
 _CODE, _QUOTES = "pre|code|samp|kbd|tt|xmp|listing|examples?|sample|snippet", "blockquote|quote|q|cite"
-_element = re.compile(rf"<!--|-->|<(/?)(?:({_CODE})|({_QUOTES}))(?:\s[^<>]*)?>", re.IGNORECASE)
+_RESULTS = r"(?:tool|function)[_\-]?(?:response|result|output)s?"
+_element = re.compile(rf"<!--|-->|<(/?)(?:({_CODE})|({_QUOTES}|{_RESULTS}))(?:\s[^<>]*)?>", re.IGNORECASE)
 _ENDLESS = frozenset({"pre", "blockquote", "xmp", "listing"})
 
 

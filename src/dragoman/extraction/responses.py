@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.errors import ConfigError
 from dragoman.extraction.echo import EchoIndex
 from dragoman.extraction.echo_reader import EchoReader
 from dragoman.replies import fold
@@ -16,6 +17,7 @@ from dragoman.wire import get
 from dragoman.wire.aliases import Aliases
 from dragoman.wire.builder import ReplyBuilder
 from dragoman.wire.codec import Prepared
+from dragoman.wire.values import as_plain
 
 # --------------------------------------------------------------------------------------------------------------------
 # The conversation so far, as the judge needs it: untrusted content, used ids, and earlier messages to the model.
@@ -64,6 +66,12 @@ class ConversationContext:
         """The ids of all calls so far."""
         parts = (part for message in self._messages for part in message.parts)
         return frozenset(part.id for part in parts if isinstance(part, ToolCall | InvalidCall))
+
+    @property
+    def notices(self) -> str:
+        """The text of the user's messages so far, which include the notices of the agent; no results."""
+        said = (message.parts for message in self._messages if message.role == "user")
+        return "\n".join(part.text for parts in said for part in parts if isinstance(part, Text))
 
     @property
     def told(self) -> str:
@@ -134,14 +142,19 @@ def receive(response: Any, tools: Toolset | None, taken: frozenset[str] = frozen
     if isinstance(response, Message):
         return _from_reply(Reply(response))
     sent = Prepared({}, aliases=Aliases(ids={name: name for name in taken}), tools=tools)
+    response = as_plain(response)
+    if isinstance(response, list):
+        is_content = any(isinstance(block, Mapping) and block.get("type") in _BLOCKS for block in response)
+        response = {"content": response} if is_content else {"tool_calls": response}
     wire = find_wire(response)
     if wire is not None:
         return _from_reply(get(wire).decode_reply(response, sent))
-    if isinstance(response, list | tuple):
-        response = {"tool_calls": list(response)}
     if not isinstance(response, Mapping):
-        return ParsedResponse()
+        raise ConfigError(f"{type(response).__name__} is not a reply", hint="decode the body before it is extracted")
     return _from_mapping(response, sent)
+
+
+_BLOCKS = ("text", "tool_use", "thinking")
 
 
 def find_wire(response: Any) -> str | None:

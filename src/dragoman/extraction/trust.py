@@ -18,8 +18,9 @@ from dragoman.types import Tool, ToolCall
 # |---|---|
 # | T5 | a native field of the wire |
 # | T4 | a text wrapper that carries this turn's nonce |
-# | T3 | a known wrapper in the answer; with a model's family given, one of that family |
-# | T2 | the whole message is JSON calls of offered tools, bare or in one fence |
+# | T3 | a known wrapper in the answer (with a model's family given, one of that family), or an improvised call of an
+# |    | offered tool that is marked and alone on its lines |
+# | T2 | the whole message is calls of offered tools, or its last line is one in Python, or the model confirmed a call |
 # | T1 | found only by a loose search: JSON in prose, another family's wrapper, an old nonce |
 # | T0 | inside thinking, a quotation, code that is not part of the format, a comment, a table or a string |
 
@@ -42,11 +43,13 @@ def find_level(call: ToolCall, region: str, family: Collection[str] | None = Non
     written = provenance.format if provenance is not None else ""
     if written == NONCE:
         return "T4"
-    if region == "loose" or written == STALE_NONCE:
+    if region in ("loose", "sentence") or written == STALE_NONCE:
         return "T1"
     if region == "message":
         return "T2"
-    if family is not None and written not in family:
+    if region == "last_line":
+        return "T2"
+    if family is not None and written not in family and region != "marked":
         return "T1"
     return "T3"
 
@@ -87,6 +90,7 @@ class Situation(Struct, frozen=True):
     """Text follows the call."""
     has_untrusted: bool = False
     """The conversation contains untrusted content."""
+    repairs: tuple[str, ...] = ()
 
 
 class Judgement(Struct, frozen=True):
@@ -133,11 +137,6 @@ def stricter(one: str | Profile, other: str | Profile) -> Profile:
     )
 
 
-def is_exec(tool: Tool | None) -> bool:
-    """Whether a tool runs commands, writes files or acts on another system. Its registration says so."""
-    return tool is not None and (tool.metadata.get("class") == "exec" or tool.metadata.get("exec") is True)
-
-
 def find_doubt(call: ToolCall, tool: Tool) -> str:
     """Return why the origin of a call needs an approval that no permission rule can replace; empty if it does not."""
     provenance = call.provenance
@@ -157,7 +156,7 @@ def name_level(call: ToolCall) -> str:
 
 def _asks_as_exec(level: str | None, tool: Tool | None) -> bool:
     """The rule for tools of class `exec`. A call without a level counts as a call without a wrapper."""
-    return level not in _WRAPPED and is_exec(tool)
+    return level not in _WRAPPED and tool is not None and tool.is_exec
 
 
 def decide(situation: Situation, profile: Profile) -> Judgement:
@@ -175,6 +174,10 @@ def decide(situation: Situation, profile: Profile) -> Judgement:
     if _asks_as_exec(situation.level, situation.tool):
         words = "the tool acts on the system, and the call has no wrapper of its own"
         judgements.append(Judgement("ask", "exec", words))
+    elif situation.tool is not None and situation.tool.is_exec and "closed_wrapper" in situation.repairs:
+        judgements.append(Judgement("ask", "exec", "the tool acts on the system, and the call has no end"))
+    if "guessed_name" in situation.repairs:
+        judgements.append(Judgement("ask", "wrapper", "the call names no tool; its arguments fit only this one"))
     return max(judgements, key=lambda judgement: _ORDER[judgement.verdict])
 
 

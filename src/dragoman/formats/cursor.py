@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dragoman.args.coercion import coerce
+from dragoman.args.decoder import has_surrogate, without_surrogates
 from dragoman.events import (
     ArgumentsDelta,
     CallBroken,
@@ -19,8 +20,8 @@ from dragoman.events import (
     TextDelta,
     ThinkingDelta,
 )
-from dragoman.formats.envelope import ARGUMENT_KEYS, NoCall, properties_of, read_arguments, required_of
-from dragoman.toolset import Toolset, without_namespace
+from dragoman.formats.envelope import ARGUMENT_KEYS, NoCall, fits, properties_of, read_arguments, required_of
+from dragoman.toolset import Toolset, fold, without_namespace
 from dragoman.types import JsonObject, Provenance, Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -164,6 +165,7 @@ BLANK_LIMIT = 256
 
 skip_blanks = re.compile(r"[ \t\r\n]*").match  # the white space of JSON; other blanks are data
 escape = json.encoder.encode_basestring  # a JSON string with its quotes; non-ASCII characters stay as they are
+_SCHEMA_KEYS = frozenset(("type", "properties", "required", "additionalProperties"))
 write_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -209,6 +211,7 @@ class Cursor:
         "gave_up",
         "hurries",
         "ids",
+        "improvised",
         "index",
         "name",
         "out",
@@ -245,6 +248,7 @@ class Cursor:
         self._mark = 0
         self._tile_start = 0
         self.ids: set[str] = set()
+        self.improvised: Any = None  # the reader of improvised calls, which knows what this text has cost so far
 
     # ---- stretches of text --------------------------------------------------------------------------------------
 
@@ -415,8 +419,12 @@ class Cursor:
 
     def start_call(self, name: str, call_id: str | None = None) -> Tool | None:
         """Announce the call. Its arguments may follow piece by piece."""
+        if not any(map(str.isalpha, name)):
+            raise BrokenCall(f"{name[:40]!r} is not a tool name")  # a placeholder, or a counter
         self.committed = True
         tool = self.find_tool(name)
+        if tool is not None and fold(without_namespace(name)) != fold(tool.name):
+            self.repair("unwrapped_name")
         self.started = tool.name if tool else without_namespace(name) if self.tools is None else name
         if not self.refusing:
             self.out.append(CallStarted(self.index, self.started, self._identify(call_id)))
@@ -435,11 +443,16 @@ class Cursor:
             self.start_call(name, call_id)
             self.delta(write_json(arguments))
         if tool is not None and tool.parameters:
-            if len(arguments) == 1:
+            if len(arguments) == 1 or "properties" in arguments:
                 arguments = self._unwrap(arguments, tool)
+            elif len(arguments) == 2 and "name" in arguments:
+                arguments = self._unwrap_call(arguments, tool)
             fitted = coerce(arguments, tool.parameters)
             arguments, changes = fitted.value, changes + fitted.changes
         raw, span = self._close_tile()
+        if has_surrogate(raw):
+            arguments = without_surrogates(arguments)
+            self.repair("replaced_surrogate")
         identity = self._identify(call_id)
         self.ids.add(identity)
         call = ToolCall(
@@ -460,10 +473,19 @@ class Cursor:
         self._reset_call()
 
     def _unwrap(self, arguments: JsonObject, tool: Tool) -> JsonObject:
-        """{"input": {"city": "Oslo"}} for a tool with a parameter `city` and no `input`: return the inner object."""
-        ((key, inner),) = arguments.items()
+        """{"input": {"city": "Oslo"}} for a tool with a parameter `city` and no `input`: return the inner object.
+
+        A model that copies the schema writes {"type": "object", "properties": {"city": "Oslo"}}.
+        """
         properties = properties_of(tool)
-        if key not in ARGUMENT_KEYS or key in properties:
+        copied = arguments.get("properties")
+        if isinstance(copied, dict) and "properties" not in properties and arguments.keys() <= _SCHEMA_KEYS:
+            if not copied or not properties or not fits(copied, tool):
+                return arguments
+            self.repair("unwrapped_arguments")
+            return copied
+        key, inner = next(iter(arguments.items()))
+        if len(arguments) > 1 or key not in ARGUMENT_KEYS or key in properties:
             return arguments
         try:
             found, _ = read_arguments(inner)
@@ -473,6 +495,18 @@ class Cursor:
             return arguments
         self.repair("unwrapped_arguments")
         return found
+
+    def _unwrap_call(self, arguments: JsonObject, tool: Tool) -> JsonObject:
+        """{"name": "search", "arguments": {...}} as the arguments of `search` itself: return the inner object."""
+        name, properties = arguments["name"], properties_of(tool)
+        key = next((key for key in ARGUMENT_KEYS if key in arguments), "")
+        inner = arguments.get(key)
+        if not isinstance(name, str) or not isinstance(inner, dict) or key in properties or "name" in properties:
+            return arguments
+        if self.find_tool(name) is not tool:
+            return arguments
+        self.repair("unwrapped_call")
+        return inner
 
     def break_call(self, why: str, *, is_cut: bool = False) -> None:
         """Report the tile as a broken call. It is cut if the text ended before the call did."""
@@ -495,6 +529,11 @@ class Cursor:
         raw, span = self._close_tile()
         self.note(span[0], "text", why)
         self.out.append(ThinkingDelta(raw) if self.refusing else TextDelta(raw))
+
+    @property
+    def begins_message(self) -> bool:
+        """Whether only white space is before the tile."""
+        return True
 
     def enter_thinking(self, closer: str) -> None:
         """Start a stretch of reasoning that ends with this marker; the engine continues from here."""

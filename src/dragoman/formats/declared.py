@@ -255,8 +255,8 @@ class _ReadFirstWord(ReadSlot):
     def replace(cls, step: Step) -> Step:
         return cls(step.kind, step.stops) if type(step) is ReadSlot else step
 
-    def _fill(self, text: str, scope: Scope) -> None:
-        super()._fill(_first_word(text)[1], scope)  # type: ignore[index]  # it matches any text
+    def _fill(self, text: str, cursor: Cursor, scope: Scope) -> None:
+        super()._fill(_first_word(text)[1], cursor, scope)  # type: ignore[index]  # it matches any text
 
 
 class _ReadLines(Waiting):

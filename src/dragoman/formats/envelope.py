@@ -12,12 +12,19 @@ from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Tool
 
 NAME_KEYS = ("name", "function", "tool_name", "tool", "function_name", "action", "tool_call")
-ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input", "params", "action_input")
+ARGUMENT_KEYS = (
+    *("arguments", "parameters", "args", "input", "tool_input", "params", "action_input", "tool_args", "kwargs"),
+    *("inputs", "tool_arguments", "tool_parameters", "tool_params", "function_args", "function_arguments"),
+)
 ID_KEYS = ("id", "tool_call_id", "call_id")
-LIST_KEYS = ("tool_calls", "calls", "function_calls")
+LIST_KEYS = ("tool_calls", "calls", "function_calls", "toolcalls", "toolCalls", "tool_uses")
+# Members that may hold the whole call: {"tool": {"name": ..., "arguments": ...}}.
+NEST_KEYS = ("function", "function_call", "tool_call", "tool", "functionCall", "toolCall", "tool_use", "call")
 # Names that models give to the envelope itself: {"name": "tool_call", "arguments": {"name": ..., "arguments": ...}}.
 WRAPPER_NAMES = frozenset(("tool_call", "toolcall", "tool-call", "function_call", "functioncall", "tool", "call"))
-KNOWN_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *ID_KEYS, *LIST_KEYS, "type", "content", "role", "index", "text"))
+_LABEL_KEYS = frozenset((*ID_KEYS, "type", "role", "index"))
+"""Members that describe the envelope and hold no argument."""
+KNOWN_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *LIST_KEYS, *NEST_KEYS, *_LABEL_KEYS, "content", "text"))
 
 
 def properties_of(tool: Tool | None) -> dict[str, Any]:
@@ -35,6 +42,21 @@ def schema_of(tool: Tool | None, key: str) -> JsonObject | None:
     """Return the schema of one parameter of a tool."""
     schema = properties_of(tool).get(key)
     return schema if isinstance(schema, dict) else None
+
+
+def fits(arguments: JsonObject, tool: Tool | None) -> bool:
+    """Whether these can be the arguments of the tool: only declared keys, all required ones, and no object for text."""
+    if tool is None or not arguments.keys() >= set(required_of(tool)):
+        return False
+    properties = properties_of(tool)
+    if not properties:
+        return True
+    return all(key in properties and not _is_nested_wrongly(value, properties[key]) for key, value in arguments.items())
+
+
+def _is_nested_wrongly(value: Any, schema: Any) -> bool:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return isinstance(value, dict | list) and kind in ("string", "number", "integer", "boolean")
 
 
 def is_plain_text(schema: JsonObject | None) -> bool:
@@ -124,22 +146,55 @@ def _read_call(value: JsonObject, tools: Toolset | None, name_is_key: bool, stri
     single = _read_single_key(value, tools, name_is_key)
     if single is not None:
         return single
-    function = value.get("function") or value.get("function_call") or value.get("tool_call")
-    nested = isinstance(function, dict)
-    body: JsonObject = function if isinstance(function, dict) else value
-    name = next((body[key] for key in NAME_KEYS if isinstance(body.get(key), str) and body[key]), None)
-    if name is None:
+    nest = next((key for key in NEST_KEYS if isinstance(value.get(key), dict) and _name_key(value[key])), None)
+    body: JsonObject = value if nest is None else {**value, **value[nest]}
+    if nest is not None and nest not in value[nest]:
+        del body[nest]
+    name_key = _name_key(body if nest is None else value[nest])
+    if name_key is None:
         raise NoCall("the JSON names no tool")
-    key = next((key for key in ARGUMENT_KEYS if key in body), None)
-    if key is None and strict:
-        raise NoCall("the JSON has a name and no arguments")
-    arguments, repairs = read_arguments(body[key] if key else None, encoded=nested)
+    name: str = body[name_key].strip()
+    arguments, repairs = _read_arguments_of(body, name_key, tools, strict=strict, encoded=nest is not None)
     inner = _unwrap(name, arguments, tools)
     if inner is not None:
         return DecodedCall(
             inner.name, inner.arguments, inner.id or _read_id(value), (*repairs, *inner.repairs, "unwrapped_call")
         )
-    return DecodedCall(name.strip(), arguments, _read_id(value) or _read_id(body), repairs)
+    return DecodedCall(name, arguments, _read_id(value) or _read_id(body), repairs)
+
+
+def _name_key(body: JsonObject) -> str | None:
+    return next((key for key in NAME_KEYS if isinstance(body.get(key), str) and _has_letter(body[key])), None)
+
+
+def _has_letter(text: str) -> bool:
+    """Whether a text can be a name: `...` is a placeholder, and `0` a counter."""
+    return any(map(str.isalpha, text))
+
+
+def _read_arguments_of(
+    body: JsonObject, name_key: str, tools: Toolset | None, *, strict: bool, encoded: bool
+) -> tuple[JsonObject, tuple[str, ...]]:
+    """Return the arguments of an envelope. Members that are neither read nor a label make the call broken."""
+    given = [key for key in ARGUMENT_KEYS if key in body and key != name_key]
+    if any(body[key] not in (None, "", body[given[0]]) for key in given[1:]):
+        raise NoCall(f"both {given[0]!r} and another member hold arguments", broken=True)
+    if given:
+        return read_arguments(body[given[0]], encoded=encoded)
+    if strict:
+        raise NoCall("the JSON has a name and no arguments")
+    others = {key: value for key, value in body.items() if key != name_key}
+    unread = {key: value for key, value in others.items() if key not in _LABEL_KEYS and value is not None}
+    tool = None if tools is None else tools.find(body[name_key].strip())
+    declared = {key: value for key, value in others.items() if key in unread or key in required_of(tool)}
+    if not declared:
+        return {}, ()
+    if properties_of(tool) and fits(declared, tool):
+        return declared, ("flat_arguments",)
+    lone = next(iter(unread.values())) if len(unread) == 1 else None
+    if isinstance(lone, dict) and fits(lone, tool):
+        return lone, ("unusual_keys",)
+    raise NoCall(f"the member {next(iter(declared))!r} is not understood", broken=True)
 
 
 def _read_single_key(value: JsonObject, tools: Toolset | None, name_is_key: bool) -> DecodedCall | None:
@@ -151,6 +206,8 @@ def _read_single_key(value: JsonObject, tools: Toolset | None, name_is_key: bool
         return None
     if name_is_key and name in NAME_KEYS and isinstance(arguments, str):
         return None
+    if not _has_letter(name):
+        raise NoCall("the JSON names no tool")
     settled, repairs = read_arguments(arguments)
     return DecodedCall(name, settled, None, repairs if name_is_key else (*repairs, "name_as_key"))
 
@@ -186,6 +243,8 @@ def read_arguments(value: Any, *, encoded: bool = False) -> tuple[JsonObject, tu
         except Undecodable:
             mended = repair(value)
             decoded, rules = mended.value, (*rules, *mended.rules)
+            if "closed_string" in rules:
+                raise NoCall("the text of the arguments ends inside a string", broken=True) from None
         if isinstance(decoded, dict):
             return decoded, rules
     kind = {list: "a list", str: "text", bool: "a boolean", int: "a number", float: "a number"}.get(

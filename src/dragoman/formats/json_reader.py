@@ -11,7 +11,8 @@ from msgspec import Struct
 from dragoman.args.decoder import Undecodable, decode, raw_decode
 from dragoman.args.tolerant import TolerantReader, repair
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, PassThrough, Reader
+from dragoman.formats.cursor import BrokenCall, Cursor, Mark, Markers, NotACall, PassThrough, Reader, Truncated
+from dragoman.formats.entities import decode_entities, is_escaped_json
 from dragoman.formats.envelope import (
     ARGUMENT_KEYS,
     ID_KEYS,
@@ -61,8 +62,48 @@ class JsonBody(Struct, frozen=True):
     """The keys that a bare envelope may have; an object with any other key is data."""
 
 
-def read_calls(cursor: Cursor, body: JsonBody) -> Generator[None, None, DecodedCall | None]:
-    """Read envelopes. Report all but the last; return the last, because the closer of its wrapper may follow."""
+class HeldCall(Struct, frozen=True):
+    """A call that is reported when the rest of the message is known."""
+
+    call: DecodedCall
+    end: int
+    """The offset in the whole text at which the call ends."""
+    repairs: tuple[str, ...]
+
+
+class HeldCalls:
+    """The calls of a message before its last one, and the text of their envelope."""
+
+    __slots__ = ("calls", "content")
+
+    def __init__(self) -> None:
+        self.calls: list[HeldCall] = []
+        self.content = ""
+
+
+def report_held(cursor: Cursor, mark: Mark, held: HeldCalls, last: DecodedCall, *rules: str) -> None:
+    """Report the calls of a message that holds nothing else. Each gets its own part of the text from the mark on."""
+    end, repairs = cursor.base + cursor.position, list(cursor.repairs)
+    cursor.say(held.content, "")
+    cursor.return_to(mark)
+    for each in held.calls:
+        cursor.position = each.end - cursor.base
+        cursor.repairs = list(each.repairs)
+        cursor.repair(*rules)
+        report(cursor, each.call)
+    cursor.position = end - cursor.base
+    cursor.repairs = repairs
+    cursor.repair(*rules)
+    report(cursor, last)
+
+
+def read_calls(
+    cursor: Cursor, body: JsonBody, held: HeldCalls | None = None
+) -> Generator[None, None, DecodedCall | None]:
+    """Read envelopes. Report all but the last; return the last, because the closer of its wrapper may follow.
+
+    With `held`, the calls before the last are added to it instead.
+    """
     first = yield from cursor.peek()
     in_list = first == "["
     if in_list:
@@ -76,34 +117,43 @@ def read_calls(cursor: Cursor, body: JsonBody) -> Generator[None, None, DecodedC
             if not there:
                 return last
             if last is not None:
-                report(cursor, last)
+                _hand_over(cursor, last, held)
                 last = None
             mark = cursor.begin()
             value = yield from _read_members(cursor, body)
-            last = _report_all_but_last(cursor, _understand(cursor, value, body))
+            last = _report_all_but_last(cursor, _understand(cursor, value, body), mark, held)
             if body.single:
                 return last
+    except Truncated:
+        if last is not None and not body.bare and cursor.since(mark).strip() == "":
+            # Only the bracket of the list is missing.
+            cursor.ended = False
+            cursor.repair("closed_wrapper")
+            return last
+        value = _close_at_end(cursor, body, mark, in_list=in_list)
+        return _report_all_but_last(cursor, _understand_cut(cursor, value, body), mark, held)
     except MalformedJson as malformed:
         cursor.quiet = None
         cursor.return_to(mark)
         if last is not None:
-            report(cursor, last)
-        return (yield from _salvage_calls(cursor, body, str(malformed), in_list=in_list))
+            _hand_over(cursor, last, held)
+            mark = cursor.begin()
+        value = yield from _salvage_value(cursor, body, str(malformed), in_list=in_list)
+        return _report_all_but_last(cursor, _understand(cursor, value, body), mark, held)
 
 
-def _salvage_calls(
-    cursor: Cursor, body: JsonBody, why: str, *, in_list: bool
-) -> Generator[None, None, DecodedCall | None]:
+def _salvage_value(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool) -> Generator[None, None, Any]:
     to_the_end = body.bare and body.stops is None
     if to_the_end and cursor.gave_up:
         raise NotACall(why)
     try:
         value = yield from _salvage(cursor, body, why, in_list=in_list)
-        return _report_all_but_last(cursor, _understand(cursor, value, body))
+        _understand(cursor, value, body)
     except (NotACall, BrokenCall):
         # Every further bracket would search to the end of the text again, with the same result.
         cursor.gave_up = cursor.gave_up or to_the_end
         raise
+    return value
 
 
 def _reach_next(cursor: Cursor, *, in_list: bool, is_first: bool) -> Generator[None, None, bool]:
@@ -146,15 +196,71 @@ def _understand(cursor: Cursor, value: Any, body: JsonBody) -> Envelope:
         for call in envelope.calls:
             cursor.require_offered(call.name)
             cursor.require_arguments(call.name, call.arguments)
-    if envelope.content:
-        cursor.say(envelope.content, "")
     return envelope
 
 
-def _report_all_but_last(cursor: Cursor, envelope: Envelope) -> DecodedCall:
-    for call in envelope.calls[:-1]:
+def _understand_cut(cursor: Cursor, value: Any, body: JsonBody) -> Envelope:
+    """As `_understand`, for a value whose end was added: without arguments, the text ended before them."""
+    try:
+        return read_envelope(value, cursor.tools, name_is_key=body.name_is_key, strict=True)
+    except NoCall:
+        cursor.position = len(cursor.text)
+        cursor.ended = True
+        raise Truncated from None
+
+
+def _hand_over(cursor: Cursor, call: DecodedCall, held: HeldCalls | None) -> None:
+    if held is None:
         report(cursor, call)
-    return envelope.calls[-1]
+    else:
+        held.calls.append(HeldCall(call, cursor.base + cursor.position, tuple(cursor.repairs)))
+        cursor.repairs = []
+
+
+def _report_all_but_last(cursor: Cursor, envelope: Envelope, mark: Mark, held: HeldCalls | None) -> DecodedCall:
+    """Report the calls of one envelope. Each gets the part of the text in which it is written."""
+    calls = envelope.calls
+    if held is None:
+        cursor.say(envelope.content, "")
+    else:
+        held.content += envelope.content
+    if len(calls) > 1:
+        end, written = cursor.base + cursor.position, cursor.since(mark)
+        rules = tuple(cursor.repairs)  # they concern the text of all calls
+        cursor.return_to(mark)
+        start = cursor.base + cursor.position
+        for call, length in zip(calls[:-1], _ends_of(written, len(calls)), strict=True):
+            cursor.position = start + length - cursor.base
+            _hand_over(cursor, call, held)
+            cursor.repair(*rules)
+        cursor.position = end - cursor.base
+    return calls[-1]
+
+
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+
+
+def _ends_of(text: str, count: int) -> list[int]:
+    """Return where each of several calls of an envelope ends, without the last: the objects of its list."""
+    lists: list[list[int]] = []
+    depth = 0
+    for match in _BRACKETS.finditer(text):
+        character = match.group()
+        if character == "[":
+            lists.append([])
+            depth = 0
+        elif character == "{":
+            depth += 1
+        elif character == "}" and depth:
+            depth -= 1
+            if not depth and lists:
+                lists[-1].append(match.end())
+        elif character == "]" and lists:
+            found = lists.pop()
+            if len(found) >= count:
+                return found[-count:-1]
+    # A malformed list has no objects that could be counted: every call gets a part of the text.
+    return [len(text) * number // count for number in range(1, count)]
 
 
 def report(cursor: Cursor, call: DecodedCall) -> None:
@@ -268,7 +374,7 @@ def _refuse_early(cursor: Cursor, body: JsonBody, key: str, members: JsonObject)
 def _announceable(name: str) -> str | None:
     """Return the name; None if it may name the envelope itself, in which case the call is announced at its end."""
     wrapped = name.replace("-", "_").lower() in WRAPPER_NAMES
-    return None if wrapped or not name.strip() else name.strip()
+    return None if wrapped or not any(map(str.isalpha, name)) else name.strip()
 
 
 def _read_value(cursor: Cursor, *, emit: bool) -> Generator[None, None, Any]:
@@ -323,6 +429,9 @@ def _salvage(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool = False)
     mark = cursor.begin()
     found = yield from run_to(cursor, body.stops)
     text = cursor.since(mark)
+    if is_escaped_json(text):
+        text = decode_entities(text)
+        cursor.repair("decoded_entities")
     mended = repair("[" + text.lstrip(", \t\r\n") if in_list else text, complete=found)
     # If no marker ends a call, it extends to the end of the text, but it may be malformed long before that.
     cursor.ended = not found and mended.error is not None and _lacks_end(text.lstrip())
@@ -330,6 +439,45 @@ def _salvage(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool = False)
         raise BrokenCall(f"{why}; {mended.error}")
     cursor.repair(*mended.rules)
     return mended.value
+
+
+_value_ends = re.compile(r"(?:[\"'}\]]|[:\[,\s](?:true|false|null|True|False|None))\s*\Z").search
+
+
+_AT_THE_END = frozenset(("closed_brackets", "single_quotes", "python_literals", "bare_key", "comment", "raw_newline"))
+"""The repairs of a text without an end marker. Others would have to know where a value ends."""
+
+
+def _close_at_end(cursor: Cursor, body: JsonBody, mark: Mark, *, in_list: bool = False) -> Any:
+    """Add the brackets of a value with which the text ended. A text that ends inside a string or a number is truncated.
+
+    A quote is added only if the call's own end marker follows, and nothing but markers after it.
+    """
+    cursor.quiet = None
+    if body.bare:
+        raise Truncated
+    cursor.return_to(mark)
+    text = cursor.text[cursor.position :]
+    hit = None if body.stops is None else body.stops.find(text, 0, final=True)
+    inside = text if hit is None else text[: hit[0]]
+    is_closed = hit is not None and body.stops is not None and _only_markers(text[hit[0] :], body.stops)
+    mended = repair("[" + inside.lstrip(", \t\r\n") if in_list else inside)
+    is_whole = is_closed or (hit is None and _value_ends(inside) is not None and _AT_THE_END.issuperset(mended.rules))
+    if mended.error is not None or not is_whole or "surrounding_text" in mended.rules:
+        cursor.position = len(cursor.text)
+        cursor.ended = True
+        raise Truncated
+    cursor.position += len(inside)
+    cursor.ended = False
+    cursor.repair(*mended.rules, "closed_wrapper")
+    return mended.value
+
+
+def _only_markers(text: str, stops: Markers) -> bool:
+    """Whether only end markers and blanks follow."""
+    for marker in stops:
+        text = text.replace(marker, "")
+    return not text.strip()
 
 
 def _lacks_end(text: str) -> bool:
@@ -365,6 +513,8 @@ def read_value(cursor: Cursor, body: JsonBody, *, emit: bool) -> Generator[None,
     mark = cursor.begin()
     try:
         return (yield from _read_value(cursor, emit=emit))
+    except Truncated:
+        return _close_at_end(cursor, body, mark)
     except MalformedJson as malformed:
         cursor.quiet = None
         cursor.return_to(mark)

@@ -8,7 +8,17 @@ from typing import Any
 
 from dragoman.args.coercion import read_text
 from dragoman.args.decoder import Undecodable, decode
-from dragoman.formats.cursor import BrokenCall, Cursor, Markers, PassThrough, Reader, escape, write_json
+from dragoman.formats.cursor import (
+    BrokenCall,
+    Cursor,
+    Markers,
+    PassThrough,
+    Reader,
+    Truncated,
+    escape,
+    write_json,
+)
+from dragoman.formats.entities import unescape_text
 from dragoman.formats.envelope import is_plain_text, schema_of
 from dragoman.formats.steps import Scope, Step, Waiting, announce, run_steps
 from dragoman.formats.template import Hole, Literal, Many, Maybe, Node, Space
@@ -23,7 +33,9 @@ from dragoman.types import JsonObject
 
 _BLANKS = r"[ \t\r\n]*"
 _VALUE = Hole("value")
-_SLOT = r"[^<>\"'\\\n]{1,200}?"
+_SLOT = r"[^<>\"'\\\n ]{1,200}?"
+_needs_care = re.compile(r"</|&(?:amp|lt|gt|quot|apos|#)").search
+_last_closer = re.compile(r"[ \t]*(?:\r?\n)?[ \t]*</([^\s<>/]{1,60})>[ \t\r\n]*\Z").search
 
 
 def with_returns(space: str) -> str:
@@ -44,7 +56,7 @@ class WholePair:
         """Match the whole argument at this position, if it is a plain one."""
         pattern = self._match or self._compile()
         found = pattern(text, position)
-        if found is None or self._others.find(found["value"], 0, final=True) is not None:
+        if found is None or _needs_care(found["value"]) or self._others.find(found["value"], 0, final=True) is not None:
             return None
         return found
 
@@ -89,6 +101,14 @@ class WholePair:
 # The steps for arguments in tags: `{* ... *}` and `{value}`.
 
 
+_TAG_LIMIT = 400
+_names_key = re.compile(r"(<[^<>\"'\n]{1,60} )name=").match
+_not_in_key = re.compile(r"[\"'<>\n]").search
+_attribute = re.compile(
+    r"""([A-Za-z_][\w:.\-]{0,60})\s{0,9}=\s{0,9}("[^"]{0,200}(?:"|\Z)|'[^']{0,200}(?:'|\Z)|[^\s"'<>]{1,200})"""
+)
+
+
 class NoValue(Exception):
     """A key has no value; the call continues with the next argument."""
 
@@ -103,7 +123,12 @@ class OpenValue(Waiting):
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         found, ahead = cursor.look_now(self.either) or (yield from cursor.look(self.either))
         if found is None:
-            raise BrokenCall("a key without a value")
+            if cursor.position + ahead >= len(cursor.text):
+                raise Truncated
+            # The value follows without its tag.
+            cursor.position += ahead
+            cursor.repair("missing_marker")
+            return
         if found not in self.openers.literals:
             raise NoValue
         cursor.position += ahead + len(found)
@@ -119,7 +144,11 @@ class ReadPairs(Waiting):
         self.value = next(step for step in steps if isinstance(step, ReadValue))
         self.whole = whole
         self.first = first
-        self.ends = Markers((*first, *exits))
+        # Tags with attributes, which may have any order: `<parameter type="string" name="path">`.
+        self.tags = {text: match[1] for text in first if (match := _names_key(text)) is not None}
+        self.tags |= {start: start for start in self.tags.values()}
+        self.ends = Markers((*first, *self.tags, *exits))
+        self.extra_closers = Markers(self.value.closers)
         self.landmarks = landmarks
 
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
@@ -131,22 +160,63 @@ class ReadPairs(Waiting):
         while True:
             if found is None:
                 cursor.position += ahead
+                if (yield from self._lacks_only_its_end(cursor, scope)):
+                    scope.lacks_end = True
+                    break
                 found = yield from self._skip_text(cursor)
                 ahead = 0
-            if found not in self.first.literals:
+            if found not in self.first.literals and found not in self.tags:
                 break
             whole = self._take_whole(cursor, scope, ahead)
             if whole is not None:
                 found, ahead = whole
                 continue
-            cursor.position += ahead + len(found)
+            cursor.position += ahead + len(self.tags.get(found, found))
             try:
-                yield from run_steps(self.steps, cursor, scope)
+                if found in self.tags:
+                    yield from self._read_attributes(cursor, scope)
+                    yield from self.value.run(cursor, scope)
+                else:
+                    yield from run_steps(self.steps, cursor, scope)
             except NoValue:
                 cursor.repair("dropped_key")
             seen = cursor.look_now(self.ends)
             found, ahead = seen or (yield from cursor.look(self.ends))
+            while found is None and self.value.is_tag and (yield from cursor.take(self.extra_closers)) is not None:
+                cursor.repair("extra_closers")
+                found, ahead = yield from cursor.look(self.ends)
         cursor.delta("{}" if scope.first else "}")
+
+    def _read_attributes(self, cursor: Cursor, scope: Scope) -> Reader:
+        """Read the attributes of a tag in any order: the key, the stated type, and others, which have no meaning."""
+        mark = cursor.begin()
+        while (end := cursor.text.find(">", cursor.position, cursor.position + _TAG_LIMIT)) < 0:
+            if len(cursor.text) - cursor.position > _TAG_LIMIT:
+                raise BrokenCall("the tag of an argument is too long")
+            yield from cursor.need()
+        text = cursor.text[cursor.position : end]
+        found = {match[1]: match[2].strip("\"'") for match in _attribute.finditer(text)}
+        key = found.pop("name", "").strip()
+        if not key or _not_in_key(key):
+            cursor.return_to(mark)
+            raise BrokenCall("the tag of an argument names no key")
+        cursor.position = end + 1
+        scope.filled["key"] = key
+        if "string" in found:
+            scope.filled["type"] = found.pop("string")
+        if found:
+            cursor.repair("dropped_attribute")
+
+    def _lacks_only_its_end(self, cursor: Cursor, scope: Scope) -> Generator[None, None, bool]:
+        """Whether the text ends, or another call begins, directly after a complete argument."""
+        if scope.first:
+            return False
+        while cursor.position == len(cursor.text) and not cursor.final:
+            yield
+        if cursor.final and cursor.position == len(cursor.text):
+            return True
+        found, ahead = yield from cursor.look(self.landmarks)
+        return ahead == 0 and found is not None and found not in self.ends.literals
 
     def _take_whole(self, cursor: Cursor, scope: Scope, ahead: int) -> tuple[str, int] | None:
         """Read an argument that has arrived whole with one match; return what follows it."""
@@ -164,6 +234,7 @@ class ReadPairs(Waiting):
 
     def _skip_text(self, cursor: Cursor) -> Generator[None, None, str]:
         """Skip text between two arguments, which has no meaning. A new opener means that this call was not closed."""
+        mark = cursor.begin()
         while True:
             hit = self.landmarks.find(cursor.text, cursor.position, final=cursor.final)
             cursor.position = len(cursor.text) if hit is None else hit[0]
@@ -172,6 +243,8 @@ class ReadPairs(Waiting):
             yield from cursor.need()
         if hit[1] not in self.ends.literals:
             raise BrokenCall("the call was not closed before the next one")
+        if self.value.is_tag and self.extra_closers.find(cursor.since(mark), 0, final=True) is not None:
+            raise BrokenCall("the value of an argument contains its own closer")
         cursor.repair("skipped_text")
         return hit[1]
 
@@ -196,10 +269,13 @@ class ReadValue(Waiting):
         self.untyped_is_text = untyped_is_text
         self.cdata = cdata
         self.unique = unique
-        ends = (*closers, *first, *exits) if trail else ()
-        framed = {trail + end: end for end in ends}
-        self.framed = framed | {with_returns(trail) + end: end for end in ends}
+        # Without a closer, a line end before the next tag is no part of the value.
+        ends = (*closers, *first, *exits) if trail else (*first, *exits)
+        framed = {(trail or "\n") + end: end for end in ends}
+        self.framed = framed | {with_returns(trail or "\n") + end: end for end in ends}
         self.closers = frozenset(closers)
+        self.is_tag = all(closer.startswith("</") for closer in closers)
+        """A tag ends the value wherever it is. Other closers end it only before the next argument or the end."""
         self.exits = exits.literals
         self.following = Markers((*first, *exits))
         """What may follow the closer. If anything else follows, the closer is part of the value."""
@@ -220,9 +296,13 @@ class ReadValue(Waiting):
         mark = cursor.begin()
         if is_text:
             cursor.delta(_prefix(key, scope) + '"')
-        closer = yield from self._run_to_end(cursor, stops, PassThrough(stops.wakes, "string" if is_text else "silent"))
+        quiet = PassThrough(stops.wakes, "string" if is_text else "silent")
+        length, is_closed = yield from self._run_to_end(cursor, stops, quiet)
         text = cursor.since(mark)
-        cursor.position += closer
+        cursor.position += length
+        if not is_closed:
+            cursor.repair("closed_argument")
+            text = self._without_foreign_closer(cursor, text)
         self.settle(cursor, scope, key, text, stated, streamed=is_text)
 
     def settle(
@@ -230,6 +310,8 @@ class ReadValue(Waiting):
     ) -> None:
         """Convert the complete text of the value to its type, and emit what has not been emitted yet."""
         schema = schema_of(scope.tool, key)
+        if self.is_tag and "&" in text:
+            text = self._decode(cursor, text, schema, stated)
         value: Any = text
         if streamed:
             cursor.delta('"')
@@ -244,6 +326,24 @@ class ReadValue(Waiting):
             cursor.repair("repeated_argument")
         scope.arguments[key] = value
         scope.first = False
+
+    def _without_foreign_closer(self, cursor: Cursor, text: str) -> str:
+        """Take off the closer of another element, which the model wrote in the place of this one."""
+        closer = _last_closer(text) if self.is_tag else None
+        if closer is None or f"<{closer[1]}" in text[: closer.start()]:
+            return text
+        cursor.repair("foreign_closer")
+        return text[: closer.start()]
+
+    def _decode(self, cursor: Cursor, text: str, schema: JsonObject | None, stated: str | None) -> str:
+        """Decode the entities of a text that was escaped. The schema requires text, or it cannot be read otherwise."""
+        plain = unescape_text(text)
+        if plain == text or (self.cdata and "<![CDATA[" in text):
+            return text
+        if not _is_text(schema, stated) and (schema is None or _is_json(text)):
+            return text
+        cursor.repair("decoded_entities")
+        return plain
 
     def _type(self, text: str, schema: JsonObject | None, stated: str | None, scope: Scope) -> Any:
         if self.cdata and text.lstrip().startswith("<![CDATA[") and text.rstrip().endswith("]]>"):
@@ -269,8 +369,10 @@ class ReadValue(Waiting):
         cursor.position += len(lead)
         return lead
 
-    def _run_to_end(self, cursor: Cursor, stops: Markers, quiet: PassThrough) -> Generator[None, None, int]:
-        """Move to the end of the value; return the length of the closer that follows it."""
+    def _run_to_end(
+        self, cursor: Cursor, stops: Markers, quiet: PassThrough
+    ) -> Generator[None, None, tuple[int, bool]]:
+        """Move to the end of the value; return the length of what ends it, and whether that is its closer."""
         ahead = 0
         while True:
             hit = stops.find(cursor.text, cursor.position + ahead, final=cursor.final)
@@ -286,6 +388,8 @@ class ReadValue(Waiting):
             marker = hit[1]
             end = self.framed.get(marker, marker)
             follows = self.beyond if end in self.exits else self.following
+            if end in self.closers and self.is_tag:
+                return len(marker), True
             if end not in self.closers and end not in self.exits:
                 found: str | None = end
             else:
@@ -293,17 +397,22 @@ class ReadValue(Waiting):
                 found, length = seen or (yield from cursor.look(follows, len(marker)))
                 if end in self.exits and cursor.final and cursor.position + length == len(cursor.text):
                     found = end
-            if found is not None and end in self.closers:
-                return len(marker)
             if found is not None:
-                cursor.repair("closed_argument")
-                return len(marker) - len(end)
+                return (len(marker), True) if end in self.closers else (len(marker) - len(end), False)
             ahead = 1
 
     def _take(self, cursor: Cursor, stop: int, quiet: PassThrough) -> None:
         if quiet.kind == "string" and stop > cursor.position:
             cursor.delta(escape(cursor.text[cursor.position : stop])[1:-1])
         cursor.position = stop
+
+
+def _is_json(text: str) -> bool:
+    try:
+        decode(text)
+    except Undecodable:
+        return False
+    return True
 
 
 def _prefix(key: str, scope: Scope) -> str:

@@ -393,7 +393,7 @@ class Parser(Cursor):
         candidates = plan.message_entries if self._message_is_blank and not self._after_call else ()
         entries: list[Entry] = []
         for entry in (*candidates, *(() if marked else plan.line_entries)):
-            begins = entry.begins(self.text, at, final=self.final)
+            begins = entry.begins(self, at)
             if begins is None:
                 return None
             if begins:
@@ -413,6 +413,8 @@ class Parser(Cursor):
             # No call counts inside thinking, so the parser does not track lines there.
             anywhere = self._lane.closer is not None
             entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
+            if plan.improvised is not None and not anywhere and self._begins_line(at):
+                entries.append(plan.improvised)
             if entries:
                 self._release(tile_start)
                 self._try(entries, tile_start, at, marker)
@@ -430,6 +432,10 @@ class Parser(Cursor):
         self._scan_from = at + 1
         self._after_call = False
         return True
+
+    @property
+    def begins_message(self) -> bool:
+        return self._message_is_blank
 
     def enter_thinking(self, closer: str) -> None:
         self.drop()
@@ -475,6 +481,8 @@ class Parser(Cursor):
 
     def _drop_marker(self, at: int, length: int) -> None:
         self._release(at)
+        if self._line_is_blank:
+            self._at_gate = self._plan.has_gates
         self.position = at + length
         self.out.append(MarkerDropped(self.text[at : self.position]))
         self._mark = self._scan_from = self.position

@@ -65,7 +65,8 @@ class LineStarts:
         self.entries = tuple(entries)
         words = tuple(words)
         self.words = Markers(words) if words else None
-        self.word_starts = frozenset(word[:end] for word in words for end in range(len(word) + 1))
+        labels = (label for entry in self.entries for label in entry.line_labels)
+        self.word_starts = frozenset(word[:end] for word in (*words, *labels) for end in range(len(word) + 1))
         self.gated = bool(self.entries) or self.words is not None
         self.watched = watched or self.gated
         """Whether the parser must track where lines begin."""
@@ -104,10 +105,12 @@ class LineFilter:
             if not word or self._may_begin(word):
                 return WAITS if len(head) <= _LONG else WAKES
         elif word:
-            if following in "/> \t[:" and self._may_begin(word):
+            if following in "/> \t[:({<=" and self._may_begin(word):
                 return WAKES
-        elif following in lines.first_characters:
+        elif following in lines.first_characters or following in lines.word_starts:
             return WAKES
+        elif following > "\u2000" and lines.open_to_names:
+            return WAKES  # a symbol may be the sigil of a call
         return PASSES if self._wakes(head) is None else WAKES
 
     def _may_begin(self, word: str) -> bool:
@@ -209,7 +212,9 @@ class _Compiler:
         first = Markers(first_literals(node.body))
         if self.ends is None:
             raise TemplateError(f"the arguments in the template of {self.row.name!r} have no end")
-        landmarks = Markers((*first, *self.ends, *self.openers))
+        section = self.row.section[0].strip() if self.row.section else ""
+        sections = (section, *self.row.spellings.get(section, ())) if section else ()
+        landmarks = Markers((*first, *self.ends, *self.openers, *sections))
         whole = WholePair(node.body, first, self.ends)
         return ReadPairs(tuple(self._body(node.body, first, self.ends)), whole, first, self.ends, landmarks)
 
@@ -311,12 +316,17 @@ class Plan:
         unmarked: bool = True,
         thinking: Iterable[tuple[str, str]] = (),
         entries: Iterable[Entry] = (),
+        improvised: Entry | None = None,
     ) -> None:
+        self.improvised = improvised
+        """The reader that gets whatever no entry of an opener at the start of a line can read."""
         self._takes_unmarked = unmarked
         self.openers: dict[str, list[Entry]] = {}
         self.section_ends: set[str] = set()
         self.drops: set[str] = set()
         self.thinking: dict[str, str] = dict(thinking)
+        # Without its opener, a phrase that ends the reasoning of other models is only a phrase.
+        self._phrases = {closer for closer in self.thinking.values() if is_word(closer)}
         self.line_entries: list[Entry] = []
         self.message_entries: list[Entry] = []
         self._lanes: dict[tuple[str, bool], LexerState] = {}
@@ -325,11 +335,13 @@ class Plan:
         for entry in entries:
             for opener in entry.openers:
                 self.openers.setdefault(opener, []).append(entry)
+        if improvised is not None:
+            self.line_entries.append(improvised)
         self._watch_text()
 
     def _watch_text(self) -> None:
         """Build the state for plain text from all markers that may interrupt it."""
-        self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops
+        self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops - self._phrases
         markers = {*self.openers, *self.section_ends, *self.drops, *self.thinking, *self.thinking_ends}
         words = sorted(filter(is_word, markers))
         places = {entry.place for entries in self.openers.values() for entry in entries}
@@ -381,6 +393,7 @@ class Plan:
         self.drops.update(row.drop)
         for opener, closer in row.thinking:
             self.thinking.setdefault(opener, closer)
+            self._phrases.discard(closer)
 
     def _add_section(self, row: Format, entries: tuple[Entry, ...]) -> None:
         if row.section is None or not row.template_is_read:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dragoman.errors import ConfigError, UnknownFormat
 from dragoman.formats.catalogue import ROWS
+from dragoman.formats.improvised.entry import Improvised
 from dragoman.formats.plan import Plan
 from dragoman.formats.template import Format
 from dragoman.formats.thinking import SuffixedThink, pairs
@@ -78,7 +79,7 @@ def plan_for(
     A row that is passed as `name` or in `extra` need not be registered, and its plan is not cached.
     """
     if isinstance(name, Format):
-        plan = Plan([name], named=True, thinking=pairs(named=True) if more_thinking else ())
+        plan = Plan([name], named=True, thinking=pairs(named=more_thinking))
     else:
         plan = _kept_plan(name, loose=loose, more_thinking=more_thinking)
     rows = tuple(extra)
@@ -94,12 +95,13 @@ def _kept_plan(name: str, *, loose: bool, more_thinking: bool) -> Plan:
             plan = Plan(
                 (row for row in _rows.values() if row.in_auto),
                 named=False,
-                unmarked=not loose,
                 thinking=pairs(named=more_thinking),
                 entries=(SuffixedThink(),),
+                unmarked=not loose,
+                improvised=Improvised(marked_only=loose),
             )
         else:
-            plan = Plan([row], named=True, thinking=pairs(named=True) if more_thinking else ())
+            plan = Plan([row], named=True, thinking=pairs(named=more_thinking))
         _plans[key] = plan
     return plan
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dragoman.errors import CannotExpress, ConfigError
+from dragoman.formats.entities import escape_text
 from dragoman.formats.notation import notation_of
 from dragoman.formats.notation import write_strict_json as write_strict_json  # the changelog names this path
 from dragoman.formats.parser import Parsed, Parser, fold
@@ -75,6 +76,10 @@ class _Writer:
         self.row = row
         self.nodes = compile_template(row.template)
         self.notation = notation_of(row)
+        # The reader decodes entities in values between tags, so a text that looks escaped must be escaped once more.
+        self._decodes = row.notation == "json" and any(
+            literal.text.startswith("</") for node in self.nodes if isinstance(node, Many) for literal in _closers(node)
+        )
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         if has_hole(self.nodes, "calls"):
@@ -139,9 +144,15 @@ class _Writer:
 
     def _pair(self, key: str, value: Any) -> dict[str, str]:
         text = self.notation.write_value(value, f"$.{key}")
-        if self.row.cdata and isinstance(value, str):
-            text = self.row.wrap_text(text)
+        if isinstance(value, str) and self._decodes:
+            wrapped = self.row.wrap_text(text) if self.row.cdata else text
+            text = wrapped if wrapped != text else escape_text(text)
         return {"key": key, "value": text, "type": type_word(self.row, json_type(value))}
+
+
+def _closers(pairs: Many) -> list[Literal]:
+    value = next(at for at, node in enumerate(pairs.body) if isinstance(node, Hole) and node.kind == "value")
+    return [node for node in pairs.body[value + 1 :] if isinstance(node, Literal)][:1]
 
 
 # ---- the check -------------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import re
 from collections.abc import Generator
 from typing import Protocol, TypeVar
 
-from dragoman.formats.cursor import BLANK_LIMIT, BrokenCall, Cursor, Markers, Reader, Truncated
-from dragoman.formats.envelope import DecodedCall
+from dragoman.formats.cursor import BLANK_LIMIT, BrokenCall, Cursor, Markers, Reader, Truncated, write_json
+from dragoman.formats.envelope import DecodedCall, fits, properties_of
 from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
 from dragoman.formats.template import Entry, Place
 from dragoman.types import Change, JsonObject, Tool
@@ -20,21 +20,31 @@ from dragoman.types import Change, JsonObject, Tool
 
 SLOT_LIMIT = 200
 _SLOT_REACH = SLOT_LIMIT + 60  # with the literal after it
-_is_name = re.compile(r"[\w.\-:/]+\Z").match
+is_name = re.compile(r"(?=[\W\d_]*[^\W\d_])[\w.\-:/]+\Z").match
+"""A name has a letter: `...` is a placeholder, and `0` a counter."""
 _escaped_space = re.compile(r"(?:[ \t\r\n]|\\n)*").match
+_with_attributes = re.compile(
+    r"""["']?([^\s"'<>]{1,100})["']?((?:\s+[A-Za-z_][\w:.\-]*\s*=\s*(?:"[^"]*"?|'[^']*'?|[^\s"'<>]+))+)\s*/?\Z"""
+).match
+_attribute_names = re.compile(r"""\s([A-Za-z_][\w:.\-]*)\s*=\s*(?:"[^"]*"?|'[^']*'?|[^\s"'<>]+)""").findall
+_LABELS = frozenset(("id", "call_id", "tool_call_id", "type", "index", "string"))
+"""Attributes next to a name that hold no argument."""
+_not_in_key = re.compile(r"[\"'<>\n]").search
 line_ends = re.compile(r"[ \t\r]*(\n|\Z)").match
 
 
 class Scope:
     """The values of the holes that have been read so far."""
 
-    __slots__ = ("arguments", "call", "changes", "filled", "first", "tool")
+    __slots__ = ("arguments", "call", "changes", "filled", "first", "lacks_end", "tool")
 
     def __init__(self) -> None:
         self.filled: dict[str, str] = {}
         self.arguments: JsonObject = {}
         self.changes: tuple[Change, ...] = ()
         self.first = True
+        self.lacks_end = False
+        """All arguments are complete, and the text or the call ends without its closers."""
         self.tool: Tool | None = None
         self.call: DecodedCall | None = None
 
@@ -117,12 +127,13 @@ class ReadSlot:
     def __init__(self, kind: str, stops: Markers) -> None:
         self.kind = kind
         self.stops = stops
+        self._ends_tag = any(">" in stop and not stop.startswith("<") for stop in stops)
 
     def now(self, cursor: Cursor, scope: Scope) -> bool:
         hit = self._find_stop(cursor, final=False)
         if hit is None or hit[1] is None:
             return False
-        self._fill(cursor.text[cursor.position : hit[0]], scope)
+        self._fill(cursor.text[cursor.position : hit[0]], cursor, scope)
         cursor.position = hit[0]
         return True
 
@@ -136,7 +147,7 @@ class ReadSlot:
                 break
             yield from cursor.need()
         try:
-            self._fill(text, scope)
+            self._fill(text, cursor, scope)
         except BrokenCall:
             # A slot that cannot be filled is left at its start, so that the position does not depend on the pieces.
             cursor.return_to(mark)
@@ -149,17 +160,23 @@ class ReadSlot:
             return self.stops.find_within(cursor.text, cursor.position, reach)
         return self.stops.find(cursor.text, cursor.position, final=final)
 
-    def _fill(self, text: str, scope: Scope) -> None:
+    def _fill(self, text: str, cursor: Cursor, scope: Scope) -> None:
         if len(text) > SLOT_LIMIT:
             raise BrokenCall(f"the {self.kind} is too long")
         value = text.strip().removesuffix("\\n")  # some hosts escape the line break after the name
+        more = _with_attributes(value) if self.kind in ("name", "key") and self._ends_tag else None
+        if more is not None and (self.kind == "key" or _LABELS.issuperset(_attribute_names(more[2]))):
+            value = more[1]
+            cursor.repair("dropped_attribute")
         if self.kind == "key":
             value = value.strip("\"'")
+            if _not_in_key(value):
+                raise BrokenCall(f"{value[:40]!r} is not a key")
         if self.kind in ("name", "key") and not value:
             raise BrokenCall(f"the {self.kind} is empty")
         if self.kind == "name":
             value = value.strip("\"'")
-            if not _is_name(value):
+            if not is_name(value):
                 raise BrokenCall(f"{value[:40]!r} is not a tool name")
         scope.filled[self.kind] = value
 
@@ -230,7 +247,7 @@ def name_from_id(identity: str) -> str:
 def announce(cursor: Cursor, scope: Scope) -> None:
     identity = scope.filled.get("id")
     name = scope.filled.get("name") or name_from_id(identity or "")
-    if not name or not _is_name(name):
+    if not name or not is_name(name):
         raise BrokenCall(f"{name[:40]!r} is not a tool name" if name else "the call has no name")
     scope.filled["name"] = name
     scope.tool = cursor.start_call(name, identity)
@@ -253,8 +270,25 @@ class ReadArguments(Waiting):
         character = cursor.peek_now() or (yield from cursor.peek())
         if character not in ("{", '"'):
             raise BrokenCall(f"{character!r} where the arguments should begin")
+        counter = scope.filled.get("name") or scope.filled.get("id", "")
+        if name_from_id(counter).isdigit() and cursor.tools is not None:
+            yield from self._read_unnamed(cursor, scope)
+            return
         announce(cursor, scope)
         scope.arguments = yield from read_object(cursor, self.body)
+
+    def _read_unnamed(self, cursor: Cursor, scope: Scope) -> Reader:
+        """Read the arguments of a call with a counter as its name: the only tool that they fit is meant."""
+        cursor.commit()
+        arguments = yield from read_object(cursor, self.body)
+        fitting = [tool for tool in cursor.tools or () if properties_of(tool) and arguments and fits(arguments, tool)]
+        if len(fitting) != 1:
+            raise BrokenCall("a number in the place of the name, and not one tool that the arguments fit")
+        cursor.repair("guessed_name")
+        scope.filled["name"] = fitting[0].name
+        announce(cursor, scope)
+        cursor.delta(write_json(arguments))
+        scope.arguments = arguments
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -312,6 +346,9 @@ class ReadClosers(Waiting):
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         index = 0
         closed = False
+        if scope.lacks_end:
+            cursor.repair("closed_wrapper")
+            return
         while index < len(self.closers):
             seen = cursor.look_now(self.suffixes[index])
             found, ahead = seen or (yield from cursor.look(self.suffixes[index]))

@@ -179,16 +179,18 @@ class Entry(ABC):
     """The template that it was compiled from, if any."""
     follows = "{[<(n"
     """The characters that can follow the opener and white space: each of `{[<(`, and `n` for any other character, such
-    as the first one of a name. This and the next three attributes save attempts that must fail."""
+    as the first one of a name. This and the next four attributes save attempts that must fail."""
     line_gate = ""
     """A pattern for the beginning of a line, for an entry without openers."""
     line_characters = ""
     line_is_named = False
+    line_labels: tuple[str, ...] = ()
+    """Words other than names that may begin its line."""
     keeps_envelope = False
     """Loose mode would lose a part of the envelope: ids, or text next to the calls."""
 
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        """For entries without openers: whether a call may begin here; None if more text is needed."""
+    def begins(self, cursor: Cursor, at: int) -> bool | None:
+        """For entries without openers: whether a call may begin at an index; None if more text is needed."""
         return True
 
     @abstractmethod
@@ -211,12 +213,13 @@ class UnmarkedEntry(Entry):
     growing_start: re.Pattern[str]
     """Matches text that may still become a start; it ends in `\\Z`."""
 
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+    def begins(self, cursor: Cursor, at: int) -> bool | None:
+        text = cursor.text
         found = self.start.match(text, at)
         if found is not None:
             return found.end() - at <= START_LIMIT
         # The patterns look ahead by a few characters.
-        may_grow = not final and len(text) - at <= START_LIMIT + _START_AHEAD
+        may_grow = not cursor.final and len(text) - at <= START_LIMIT + _START_AHEAD
         return None if may_grow and self.growing_start.match(text, at) else False
 
 

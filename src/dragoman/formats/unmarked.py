@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader
-from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
+from dragoman.formats.json_reader import HeldCalls, JsonBody, read_calls, read_object, report, report_held, run_to
 from dragoman.formats.steps import EndLine, Scope
 from dragoman.formats.template import Entry, UnmarkedEntry
 
@@ -14,7 +15,10 @@ from dragoman.formats.template import Entry, UnmarkedEntry
 
 _json_begins = re.compile(r"(?:\[\s*)?\{\s*[\"'\w“]")
 _json_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*)?\Z")
-_END_TOKENS = Markers(["<|eom_id|>", "<|eot_id|>", "<|im_end|>", "</s>", "]", "}", ";"])
+_end_token = re.compile(
+    r"[ \t\r\n]*(?:(<\|[\w/]{1,40}\|>|</s>|<eos>|;)|([\]}])|(</[\w:\-]{1,40}>|\[/\w{1,40}\]))"
+).match
+_growing_token = re.compile(r"[ \t\r\n]*(?:<(?:\|[\w/]{0,40}\|?|/[\w:\-]{0,40}|e(?:os?)?)?|\[(?:/\w{0,40})?)?\Z").match
 _FENCE = Markers(["```"])
 
 
@@ -29,14 +33,18 @@ class WholeMessage(UnmarkedEntry):
         self._body = JsonBody(bare=True, gated=True, strict=True)
 
     def read(self, cursor: Cursor) -> Reader:
-        call = yield from read_calls(cursor, self._body)
-        while (found := (yield from cursor.take(_END_TOKENS))) is not None:
-            if found in "]}":
+        mark = cursor.begin()
+        held = HeldCalls()
+        call = yield from read_calls(cursor, self._body, held)
+        while (found := (yield from cursor.try_match(_end_token, _growing_token))) is not None:
+            if found[2]:
                 cursor.repair("extra_closers")
+            elif found[3]:
+                cursor.repair("missing_marker")  # the closer of a wrapper that was not opened
         yield from _require_end(cursor)
         if call is None:
             raise NotACall("no call in the list")
-        report(cursor, call)
+        report_held(cursor, mark, held, call)
 
 
 class FencedMessage(WholeMessage):
@@ -52,15 +60,16 @@ class FencedMessage(WholeMessage):
     def read(self, cursor: Cursor) -> Reader:
         while (newline := cursor.text.find("\n", cursor.position)) < 0:
             yield from cursor.need()
+        mark = cursor.begin()
         cursor.position = newline + 1
-        call = yield from read_calls(cursor, self._fenced_body)
+        held = HeldCalls()
+        call = yield from read_calls(cursor, self._fenced_body, held)
         if (yield from cursor.take(_FENCE)) is None:
             raise BrokenCall("the fence was not closed")
         yield from _require_end(cursor)
         if call is None:
             raise NotACall("no call in the list")
-        cursor.repair("markdown_fence")
-        report(cursor, call)
+        report_held(cursor, mark, held, call, "markdown_fence")
 
 
 def _require_end(cursor: Cursor) -> Reader:
@@ -92,13 +101,16 @@ class JsonAnywhere(Entry):
 # Improvised wrappers of JSON calls: prose inside the tag, an unknown tag, the name before the braces.
 
 _noise = re.compile(r"[^<{\[]{1,400}").match
+_thinks = re.compile(r"\s*<(think|thinking|thought|reasoning|scratchpad)>")
+_MOST_THINKING = 20_000
+_LONGEST_TAG = 20
 _CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>")
 
 
 class NoisyTag(Entry):
     """A tag or a labelled fence with a few words before the JSON."""
 
-    follows = "(n"
+    follows = "(n<"
 
     def __init__(
         self, format_name: str, openers: tuple[str, ...], closers: tuple[str, ...] = (), *, ends_line: bool = False
@@ -114,6 +126,7 @@ class NoisyTag(Entry):
         yield from cursor.expect(self._opener)
         if self._ends_line:
             yield from EndLine().run(cursor, Scope())
+        thought = yield from _skip_thinking(cursor)
         mark = cursor.begin()
         while True:
             match = _noise(cursor.text, cursor.position)
@@ -123,13 +136,37 @@ class NoisyTag(Entry):
             if cursor.position < len(cursor.text):
                 break
             yield from cursor.need()
-        if cursor.text[cursor.position] != "{":
+        noise = cursor.since(mark).strip()
+        if cursor.text[cursor.position] not in ("{", "[") or (not noise and not thought):
             raise NotACall("no JSON follows the opener")
-        call = yield from read_calls(cursor, self._body)
+        start = cursor.begin()
+        held = HeldCalls()
+        call = yield from read_calls(cursor, self._body, held)
+        is_fenced = noise.endswith(("```", "```json", "```JSON")) and (yield from cursor.take(_FENCE)) is not None
         if (yield from cursor.take(self._closers)) is None or call is None:
             raise NotACall("the tag was not closed after the JSON")
-        cursor.repair("surrounding_text")
-        report(cursor, call)
+        is_only_fence = is_fenced and noise in ("```", "```json", "```JSON") and not thought
+        report_held(cursor, start, held, call, "markdown_fence" if is_only_fence else "surrounding_text")
+
+
+def _skip_thinking(cursor: Cursor) -> Generator[None, None, bool]:
+    """Move over reasoning between the opener and the call; return whether there was any."""
+    while not cursor.final and len(cursor.text) - cursor.position < _LONGEST_TAG:
+        if cursor.peek_now() not in ("", "<") or ">" in cursor.text[cursor.position :]:
+            break
+        yield
+    match = _thinks.match(cursor.text, cursor.position)
+    if match is None:
+        return False
+    closer = f"</{match[1]}>"
+    while (end := cursor.text.find(closer, match.end(), match.end() + _MOST_THINKING)) < 0:
+        if cursor.final or len(cursor.text) - match.end() > _MOST_THINKING:
+            raise NotACall("the reasoning before the call does not end")
+        yield
+        match = _thinks.match(cursor.text, cursor.position)
+        assert match is not None
+    cursor.position = end + len(closer)
+    return True
 
 
 class ToolsTag(Entry):

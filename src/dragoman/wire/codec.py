@@ -32,7 +32,7 @@ from dragoman.wire.history import SHARED, History, HistoryRules, arrange, spread
 from dragoman.wire.options import WIRES
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.schemas import compile_schema
-from dragoman.wire.values import parse
+from dragoman.wire.values import as_plain, parse
 
 if TYPE_CHECKING:
     from dragoman.wire.reader import Reader
@@ -402,8 +402,23 @@ class Codec(ABC):
         """Return a whole body from a body, a message, a list of calls or a single call."""
 
     def decode_tool_calls(self, body: Any) -> list[ToolCall]:
-        """Return the calls in a body, a message or a list of calls; an empty list if there are none."""
-        return self.decode_reply(self.find_calls(body)).calls
+        """Return the calls in a body, a message or a list of calls; an empty list if there are none.
+
+        The body may be an object of an official client. A flat call, `{"name": ..., "parameters": ...}`, is read on
+        every wire.
+        """
+        plain = as_plain(body)
+        flat = [plain] if isinstance(plain, dict) else plain if isinstance(plain, list) else []
+        if flat and all(isinstance(each, dict) and _is_flat(each) for each in flat):
+            from dragoman.wire.builder import ReplyBuilder  # it imports this module
+
+            builder = ReplyBuilder(self.name, Prepared({}))
+            for each in flat:
+                builder.whole_call(each.get("id"), each["name"], next(each[key] for key in _FLAT if key in each))
+            builder.terminate()
+            builder.end()
+            return fold(builder.take()).calls
+        return self.decode_reply(self.find_calls(plain)).calls
 
     @abstractmethod
     def write_result(self, result: ToolResult) -> JsonObject: ...
@@ -411,6 +426,14 @@ class Codec(ABC):
     def encode_result(self, result: ToolResult | Mapping[str, Any]) -> JsonObject:
         """Encode one result to a message of this wire."""
         return self.write_result(as_result(result))
+
+
+_FLAT = ("arguments", "parameters", "args", "input")
+
+
+def _is_flat(entry: JsonObject) -> bool:
+    """Whether an object states a call by itself, in the form of no wire."""
+    return isinstance(entry.get("name"), str) and any(key in entry for key in _FLAT) and "type" not in entry
 
 
 def as_object(body: Any) -> JsonObject:

@@ -6,11 +6,13 @@ import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, is_dataclass
 from typing import Any, get_args
 
 import msgspec
 
 from dragoman.args.loader import Loaded, load
+from dragoman.errors import ConfigError
 from dragoman.types import (
     Failure,
     Fault,
@@ -285,6 +287,44 @@ def join_texts(parts: Iterable[Part]) -> str:
             apart = not joined[-1].isspace() and not part.text[0].isspace()
             joined += ("\n" if apart else "") + part.text
     return joined
+
+
+def as_plain(body: Any) -> Any:
+    """Return JSON values from an object of an official client, or from a list of such objects.
+
+    Raises ConfigError for an object that states no such form: an empty result would hide the mistake.
+    """
+    if body is None or isinstance(body, dict | str | bytes | bytearray):
+        return body
+    if isinstance(body, Mapping):
+        return dict(body)
+    if isinstance(body, list | tuple):
+        return [as_plain(each) for each in body]
+    for name, options in _DUMPS:
+        dump = getattr(body, name, None)
+        if not callable(dump) or isinstance(body, type):
+            continue
+        try:
+            plain = dump(**options)
+        except TypeError:
+            continue
+        if isinstance(plain, Mapping | list):
+            return dict(plain) if isinstance(plain, Mapping) else plain
+    if is_dataclass(body) and not isinstance(body, type):
+        return asdict(body)
+    raise ConfigError(
+        f"{type(body).__name__} is not a reply",
+        hint="pass the text, the body as a dict or as JSON, or the reply object of an official client",
+    )
+
+
+# The wires use the names of the aliases, such as `functionCall`. Clients differ in the options that they accept.
+_DUMPS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("model_dump", {"mode": "json", "by_alias": True, "exclude_none": True}),
+    ("model_dump", {}),
+    ("to_dict", {}),
+    ("dict", {}),
+)
 
 
 def find_calls(parts: Iterable[Part]) -> list[ToolCall | InvalidCall]:

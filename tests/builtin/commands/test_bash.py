@@ -16,9 +16,9 @@ from tests.builtin.commands.witnesses import PATIENCE, Witness, ask, output_of, 
 from dragoman.builtin.commands import bash as bash_module
 from dragoman.builtin.commands.bash import Bash, make_bash
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.extraction.trust import is_exec
 from dragoman.sandbox import BoxLimits
 from dragoman.tools import Answer, ToolContext
+from dragoman.toolset import as_tool
 from dragoman.types import Operand
 
 PROVIDER_KEY = "sk-not-to-be-seen-0123456789"
@@ -27,7 +27,7 @@ PROVIDER_KEY = "sk-not-to-be-seen-0123456789"
 def test_the_tool_says_what_it_is() -> None:
     assert Bash.name == "bash"
     assert (Bash.parallel_safe, Bash.read_only, Bash.repeatable) == (False, False, False)
-    assert is_exec(Bash)
+    assert as_tool(Bash).is_exec
     assert Bash.metadata == {"class": "exec", "exec": True, "family": "bash", "origin": "builtin"}
     assert list(Bash.parameters["properties"]) == ["command", "timeout"]
     assert "`cd`, variables and aliases do not carry over" in Bash.description

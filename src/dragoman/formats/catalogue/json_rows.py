@@ -8,9 +8,17 @@ from dragoman.formats.unmarked import JsonAnywhere, NoisyTag, ToolsTag
 
 
 def _plain_bars(*literals: str) -> dict[str, tuple[str, ...]]:
-    """Return the spellings with ASCII bars and underscores, as distilled models and some hosts write them."""
+    """Return the spellings with ASCII bars, underscores or blanks, as distilled models and some hosts write them."""
     return {
-        literal: tuple(dict.fromkeys((literal.replace("｜", "|"), literal.replace("｜", "|").replace("▁", "_"))))
+        literal: tuple(
+            dict.fromkeys(
+                (
+                    literal.replace("｜", "|"),
+                    literal.replace("｜", "|").replace("▁", "_"),
+                    *((literal.replace("▁", " "), literal.replace("▁", "_")) if "▁" in literal else ()),
+                )
+            )
+        )
         for literal in literals
     }
 
@@ -104,6 +112,7 @@ ROWS: tuple[Format, ...] = (
     Format(
         name="phi4",
         template="functools{calls}",
+        also=("functools{call}",),
         aliases=("functools", "firefunction_v2"),
         family="B",
         models="Phi-4-mini, FireFunction v2",
@@ -214,6 +223,7 @@ ROWS: tuple[Format, ...] = (
         # The distilled models write the tags of their base models.
         also=(
             "<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{args}<｜tool▁call▁end｜>",
+            "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n{args}\n<｜tool▁call▁end｜>",
             "<tool_call>\n{call}\n</tool_call>",
         ),
         section=DEEPSEEK_SECTION,

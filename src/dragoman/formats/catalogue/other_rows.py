@@ -32,7 +32,7 @@ from dragoman.formats.readers.lines import (
     PerlWithoutBrackets,
     React,
 )
-from dragoman.formats.readers.python import ListedCalls, MarkedCalls, MessageCalls
+from dragoman.formats.readers.python import FencedCalls, ListedCalls, MarkedCalls, MessageCalls
 from dragoman.formats.template import THINK, Format
 from dragoman.formats.unmarked import FencedMessage, JsonAnywhere, NameThenBraces, NoisyTag, WholeMessage
 
@@ -225,7 +225,8 @@ LINE_ROWS: tuple[Format, ...] = (
         name="xml_elements",
         template="<{name}>{*<{key}>{value}</{key}>*}</{name}>",
         template_is_read=False,
-        entries=(TaggedElement(), BareElement()),
+        entries=(TaggedElement(), BareElement("line")),
+        named_entries=(BareElement(),),
         aliases=("xml_element_per_argument", "morph_xml"),
         family="I",
         models="agents in the style of Cline and Roo",
@@ -235,7 +236,8 @@ LINE_ROWS: tuple[Format, ...] = (
         template='<tool_call name="{name}"{* {key}="{value}"*}/>',
         template_is_read=False,
         entities=True,
-        entries=(TagWithName(), InlineAttributes(), SelfClosing()),
+        entries=(TagWithName(), InlineAttributes(), SelfClosing("line")),
+        named_entries=(SelfClosing(),),
         family="I",
         models="local models",
     ),
@@ -329,6 +331,7 @@ PYTHON_ROWS: tuple[Format, ...] = (
         entries=(
             MarkedCalls("olmo3", ("<function_calls>",), ("</function_calls>",)),
             MessageCalls("olmo3"),
+            FencedCalls("olmo3"),
         ),
         family="E",
         models="AI2 Olmo 3",

@@ -170,7 +170,7 @@ ROWS: tuple[Format, ...] = (
     Format(
         name="step3",
         template="<｜tool_call_begin｜>function<｜tool_sep｜>" + _STEP_INVOKE + "<｜tool_call_end｜>",
-        also=("<｜tool_call_begin｜>" + _STEP_INVOKE + "<｜tool_call_end｜>",),
+        also=("<｜tool_call_begin｜>" + _STEP_INVOKE + "<｜tool_call_end｜>", _STEP_INVOKE),
         section=("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),
         separator="",
         aliases=("steptml",),

@@ -69,6 +69,7 @@ ANOTHER_MATTER = re.compile(
 _PLACEHOLDER = re.compile(r"<[^<>]*>|\.{3}|…|\{[^{}]*\}|\[[^\[\]]*\]|\?+|_+")
 _INNER_CALL = re.compile(r"([^\W\d][\w.\\]*)\(")
 _KIND_NAMES = {"string": frozenset(("string", "str", "text", "any")), "null": frozenset(("null", "none", "any"))}
+_SHELLS = frozenset(("bash", "sh", "shell", "zsh", "console", "powershell", "cmd"))
 _PLAIN_REGIONS = frozenset(("message", "list", "quoted"))
 
 
@@ -100,6 +101,8 @@ def _is_meant(call: Candidate, one: Group, offered: OfferedNames, defined: dict[
         return False
     if call.template or (call.shape == "items" and one.fence is not None):
         return False
+    if one.fence is not None and one.fence.label in _SHELLS:
+        return False  # a command line passes the object to another program
     arguments = call.arguments
     properties = properties_of(call.tool)
     for name in required_of(call.tool):

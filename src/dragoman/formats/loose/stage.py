@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from dragoman.events import ArgumentsDelta, CallBroken, CallEnded, CallStarted, Event, TextDelta
+from dragoman.formats.cursor import Cursor
 from dragoman.formats.loose import Found, find_calls
 from dragoman.formats.nonce import NONCE, STALE_NONCE
 from dragoman.formats.notation import write_strict_json
@@ -216,7 +217,9 @@ def _is_unmarked(format: str, raw: str) -> bool:
     if not readers or written.startswith(tuple(plan.openers)):
         return False
     kept = (reader for reader in readers if getattr(reader, "keeps_envelope", False))
-    return not any(reader.begins(written, 0, final=True) for reader in kept)
+    cursor = Cursor(None)
+    cursor.text, cursor.final = written, True
+    return not any(reader.begins(cursor, 0) for reader in kept)
 
 
 def _make_call(one: Found, index: int, span: tuple[int, int], raw: str) -> ToolCall:

@@ -11,6 +11,7 @@ from dragoman.args.decoder import Undecodable, decode
 from dragoman.args.tolerant import Repaired, repair
 from dragoman.events import TextDelta, ThinkingDelta
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, PassThrough, Reader, Truncated, escape, write_json
+from dragoman.formats.entities import unescape_text
 from dragoman.formats.envelope import is_plain_text, properties_of, schema_of
 from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.steps import read_or_skip
@@ -152,10 +153,12 @@ class Arguments:
         schema: JsonObject | None = None,
         decodes: bool = False,
         to_end: bool = False,
+        entities: bool = False,
     ) -> Generator[None, None, str]:
         """Read a value up to a marker, and return the marker. A string is emitted while it grows.
 
-        The text itself may state a `schema`. With `decodes`, typed values are read as JSON if they are JSON.
+        The text itself may state a `schema`. With `decodes`, typed values are read as JSON if they are JSON. With
+        `entities`, a text that was escaped is decoded.
         """
         schema = schema or schema_of(self.tool, key)
         streamed = is_plain_text(schema)
@@ -164,6 +167,9 @@ class Arguments:
         mark = cursor.begin()
         marker = yield from run_value(cursor, stops, streamed=streamed, to_end=to_end)
         text = cursor.since(mark)
+        if entities and schema is not None and (plain := unescape_text(text)) != text:
+            cursor.repair("decoded_entities")
+            text = plain
         if streamed:
             cursor.delta('"')
             self.keep(cursor, key, text)

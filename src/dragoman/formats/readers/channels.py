@@ -9,6 +9,7 @@ from functools import cache
 from msgspec import Struct
 
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated
+from dragoman.formats.entities import decode_entities
 from dragoman.formats.envelope import schema_of
 from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.plan import compile_entry
@@ -306,8 +307,6 @@ _call_ends = Markers(_closing("call"))
 _call_stops = Markers((*_call_ends, *_closing("tools"), _OPEN + "call "))
 _thinking_ends = Markers(_closing("think"))
 _attributes = re.compile(r'([\w:\-]+)\s*=\s*"([^"]*)"').findall
-_unescape = re.compile(r"&(amp|quot|apos|lt|gt|#39);").sub
-_ENTITIES = {"amp": "&", "quot": '"', "apos": "'", "#39": "'", "lt": "<", "gt": ">"}
 
 
 class KimiK3(Entry):
@@ -346,7 +345,7 @@ def _read_tag(cursor: Cursor, opener: str) -> Generator[None, None, tuple[str, d
         text = yield from read_slot(cursor, _sep, 600)
     cursor.position += len(_SEP)
     name, _, rest = text.strip().partition(" ")
-    return name, {key: _unescape(lambda match: _ENTITIES[match[1]], value) for key, value in _attributes(rest)}
+    return name, {key: decode_entities(value) for key, value in _attributes(rest)}
 
 
 def _read_kimi_call(cursor: Cursor, attributes: dict[str, str]) -> Reader:

@@ -10,12 +10,13 @@ from typing import Any
 
 from dragoman.args.coercion import read_text
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated
+from dragoman.formats.entities import decode_entities
 from dragoman.formats.envelope import is_plain_text, properties_of, schema_of
 from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.notation import is_element_name
 from dragoman.formats.readers.arguments import Arguments, read_slot, run_value
 from dragoman.formats.steps import ReadClosers, Scope, read_or_skip
-from dragoman.formats.template import Entry
+from dragoman.formats.template import Entry, Place
 from dragoman.jsonschema.references import resolve
 from dragoman.types import JsonObject, Tool
 
@@ -96,6 +97,7 @@ _tag = re.compile(r"<([A-Za-z_][\w.\-]{0,99})>").match
 _growing_tag = re.compile(r"(?:<(?:[A-Za-z_][\w.\-]{0,99})?)?\Z").match
 _tags = Markers(TAGS)
 _key = re.compile(r"""<([A-Za-z_][\w.\-]{0,99})(?:\s+name\s*=\s*["']?([^"'<>]{1,100}?)["']?)?\s*\Z""").match
+_is_closing = re.compile(r"</[A-Za-z_][\w.:\-]{0,99}\s*\Z").match
 close_wrapper = ReadClosers(((Markers(CLOSERS), False),), required=False, own_line=False, tags=True)
 # Children of a call that describe it, so they are not names of tools.
 _is_reserved = re.compile(
@@ -138,6 +140,9 @@ class BareElement(Entry):
 
     format = "xml_elements"
     openers = TAG_STARTS
+
+    def __init__(self, place: Place = "anywhere") -> None:
+        self.place: Place = place  # in `auto`, an element inside a sentence is not a call
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
@@ -189,15 +194,23 @@ def read_children(cursor: Cursor, arguments: Arguments, name: str, body: JsonBod
             cursor.position += len(found)
             return
         if cursor.position >= len(cursor.text):
-            raise Truncated
+            if not arguments.read:
+                raise Truncated
+            cursor.ended = False
+            cursor.repair("closed_wrapper")
+            return
         if character == "{" or cursor.text[cursor.position] != "<":
             raise BrokenCall("text between the arguments")
         tag = yield from read_slot(cursor, _tag_end, 200)
         key = _key(tag)
+        if key is None and _is_closing(tag) and arguments.read:
+            cursor.position += 1
+            cursor.repair("foreign_closer")
+            return
         if key is None:
             raise BrokenCall(f"{tag[:40]!r} is no argument")
         cursor.position += 1
-        yield from arguments.read_value(cursor, key[2] or key[1], closing_tag(key[1]))
+        yield from arguments.read_value(cursor, key[2] or key[1], closing_tag(key[1]), entities=True)
         cursor.position += len(key[1]) + 3
 
 
@@ -217,32 +230,35 @@ _ARGUMENT_KEYS = ("arguments", "args", "parameters", "input")
 _MAX_GIVEN = 50
 _quotes = {quote: Markers([quote]) for quote in "\"'"}
 _wrapper_ends = Markers(CLOSERS)
-_attribute = re.compile(r"([A-Za-z_][\w.:\-]{0,99})\s{0,9}=\s{0,9}([\"'])").match
-_growing_attribute = re.compile(r"(?:[A-Za-z_][\w.:\-]{0,99}\s{0,9}=?\s{0,9})?\Z").match
+_attribute = re.compile(
+    r"([A-Za-z_][\w.:\-]{0,99})\s{0,9}=\s{0,9}(?:([\"'])|([^\s\"'<>/={\[(][^\s\"'<>=]{0,199}(?=[\s<>])))"
+).match
+_growing_attribute = re.compile(r"(?:[A-Za-z_][\w.:\-]{0,99}\s{0,9}(?:=\s{0,9}[^\s\"'<>=]{0,200})?)?\Z").match
 _tag_ends = re.compile(r"/?>").match
 _growing_tag_end = re.compile(r"/?\Z").match
 _name = re.compile(r"[A-Za-z_][\w.\-]{0,99}(?=\s)").match
 _growing_name = re.compile(r"(?:[A-Za-z_][\w.\-]{0,99})?\Z").match
-_entity = re.compile(r"&(amp|quot|apos|lt|gt|#39|#10);").sub
-_ENTITIES = {"amp": "&", "quot": '"', "apos": "'", "#39": "'", "lt": "<", "gt": ">", "#10": "\n"}
 _is_key = re.compile(r"[A-Za-z_][\w.:\-]{0,99}\Z").match
 
 
-def unescape(text: str) -> str:
-    return _entity(lambda match: _ENTITIES[match[1]], text) if "&" in text else text
-
-
 def read_attribute(cursor: Cursor) -> Generator[None, None, tuple[str, str] | None]:
-    """Read the next attribute; None if there is none."""
+    """Read the next attribute, with quotes or without; None if there is none."""
     yield from cursor.space()
     match = yield from cursor.try_match(_attribute, _growing_attribute)
     if match is None:
         return None
+    if match[3]:
+        value = match[3]
+        if value.endswith("/") and cursor.text.startswith(">", cursor.position):
+            value = value[:-1]
+            cursor.position -= 1
+        cursor.repair("unquoted_value")
+        return match[1], value
     mark = cursor.begin()
     yield from run_value(cursor, _quotes[match[2]], streamed=False)
     value = cursor.since(mark)
     cursor.position += 1
-    return match[1], unescape(value)
+    return match[1], decode_entities(value)
 
 
 def read_tag_end(cursor: Cursor) -> Generator[None, None, str]:
@@ -306,6 +322,10 @@ class InlineAttributes(Entry):
         mark = cursor.begin()
         if (yield from read_attribute(cursor)) is None:
             raise NotACall("no attributes after the name")
+        while (yield from read_attribute(cursor)) is not None:
+            pass
+        if (yield from cursor.peek()) not in ("/", ">", "<", ""):
+            raise NotACall("there is more than attributes after the name")
         cursor.return_to(mark)
         arguments = Arguments(cursor.start_call(name))
         yield from read_attributes(cursor, arguments)
@@ -319,6 +339,9 @@ class SelfClosing(Entry):
 
     format = "xml_attributes"
     openers = TAG_STARTS
+
+    def __init__(self, place: Place = "anywhere") -> None:
+        self.place: Place = place  # in `auto`, an element inside a sentence is not a call
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:

@@ -74,6 +74,8 @@ class GemmaReader:
         self.prefix = ""
         """The JSON text before the next value: a comma, a key."""
         self._all_closed = False
+        self._at_whole_value = False
+        """The text up to here ends with a value whose end was seen: a string with its delimiter, or a bracket."""
         # A search back over a long string is not repeated for each of many delimiters in it.
         self._checks = 8
 
@@ -88,7 +90,13 @@ class GemmaReader:
             container = self.open[-1]
             closing = "}" if isinstance(container, dict) else "]"
             if not character:
-                raise Truncated
+                if not self._at_whole_value:
+                    raise Truncated
+                cursor.ended = False
+                cursor.repair("closed_brackets", "closed_wrapper")
+                while self.open:
+                    self._leave()
+                break
             if character == closing:
                 cursor.position += 1
                 self._leave()
@@ -99,6 +107,7 @@ class GemmaReader:
                     self._leave()
             elif character == ",":
                 cursor.position += 1
+                self._at_whole_value = False
             else:
                 yield from self._read_member(container)
         return root
@@ -112,6 +121,7 @@ class GemmaReader:
 
     def _leave(self) -> None:
         self.cursor.delta("}" if isinstance(self.open.pop(), dict) else "]")
+        self._at_whole_value = True
 
     def _read_member(self, container: JsonObject | list[Any]) -> Reader:
         comma = ", " if container else ""
@@ -165,6 +175,7 @@ class GemmaReader:
         if not (yield from cursor.peek()):
             raise Truncated
         found, _ = yield from cursor.look(self.dialect.values)
+        self._at_whole_value = found == '"' or found == self.dialect.quote
         if found == "{" or found == "[":
             inner: JsonObject | list[Any] = {} if found == "{" else []
             cursor.position += 1
@@ -210,7 +221,11 @@ class GemmaReader:
                 cursor.position += len(dialect.quote)
                 break
             if cursor.final and cursor.position + ahead >= len(cursor.text):
-                raise Truncated
+                if doubtful:
+                    raise Truncated
+                value = cursor.since(mark)
+                cursor.position += len(dialect.quote)
+                break
             closed = self._close_before_pair(mark)
             if closed is not None:
                 value = closed
@@ -308,6 +323,9 @@ class GemmaReader:
         return dialect.pair_ahead(cursor.text, cursor.position) is not None
 
     def _read_word(self, text: str, key: str | None) -> Any:
+        if len(text) > 1 and text[0] == text[-1] == "'" and "'" not in text[1:-1]:
+            self.cursor.repair("single_quotes")
+            return text[1:-1]
         schema = schema_of(self.tool, key) if key is not None and len(self.open) == 1 else None
         if schema is not None and self.tool is not None:
             value = read_text(text, schema, root=self.tool.parameters, path=f"$.{key}").value

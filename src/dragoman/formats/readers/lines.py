@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 from dragoman.args.decoder import Undecodable, raw_decode
-from dragoman.args.tolerant import TolerantReader, repair
+from dragoman.args.tolerant import Repaired, TolerantReader, repair
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, write_json
-from dragoman.formats.envelope import NoCall, read_envelope
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated, write_json
+from dragoman.formats.envelope import NoCall, fits, read_arguments, read_envelope
 from dragoman.formats.json_reader import JsonBody, read_closed_calls, read_object, read_value, report, run_to
 from dragoman.formats.readers.arguments import Arguments, read_slot, run_value, single_parameter
 from dragoman.formats.readers.elements import CLOSERS, TAGS, close_wrapper
@@ -26,7 +26,7 @@ from dragoman.types import JsonObject
 # no names to compare; then a key of two letters or more is required, because `lib/a>b` is usually a path.
 
 _NAME = r"[A-Za-z_][\w.\-]{0,99}"
-_line = re.compile(rf"({_NAME})(?:/({_NAME})>|/(?=\{{\s?[\"}}])|>)")
+_line = re.compile(rf"({_NAME})(?:/({_NAME})>|/(?=\{{\s?[\"'}}])|>)")
 _growing_line = re.compile(rf"(?:{_NAME}(?:/(?:{_NAME})?|/\{{\s?)?)?\Z")
 _line_end = Markers(["\n", "\r\n"])
 _line_body = JsonBody(stops=_line_end)
@@ -55,6 +55,8 @@ class GlmLine(UnmarkedEntry):
         name, key = match[1], match[2]
         in_json = match[0].endswith("/")
         cursor.require_offered(name)
+        if cursor.tools is not None and not cursor.tools.may_begin(name):
+            raise NotACall(f"{name!r} has a namespace that no tool has")
         if cursor.tools is None and not in_json and (key is None or len(key) < 2):
             raise NotACall("no tools to compare with: it may be a path")
         key = key or (None if in_json else single_parameter(cursor.find_tool(name)))
@@ -110,22 +112,33 @@ def _read_pairs(cursor: Cursor, arguments: Arguments) -> Reader:
 # Action: search
 # Action Input: {"query": "x"}
 
-_stops = Markers(["\nObservation:", "\nThought:", "\nAction:", "\nFinal Answer:"])
-_observation = Markers(["Observation:"])
-_input = Markers(["Action Input:", "Action input:", "ActionInput:"])
+_LABELS = ("Observation", "Thought", "Action", "Final Answer")
+
+
+def _spell(label: str) -> tuple[str, ...]:
+    """Return a label in the spellings of models: in lower case, in bold type."""
+    return tuple(form.format(word) for word in (label, label.lower()) for form in ("{}:", "**{}:**", "**{}**:"))
+
+
+_stops = Markers("\n" + spelling for label in _LABELS for spelling in _spell(label))
+_observation = Markers(_spell("Observation"))
+_INPUTS = ("Action Input", "Action input", "ActionInput", "Action_Input")
+_input = Markers(spelling for label in _INPUTS for spelling in _spell(label))
 _react_line_end = Markers(["\n"])
-_nothing = Markers(["\nObservation:"])
+_nothing = Markers("\n" + spelling for spelling in _spell("Observation"))
+_action = Markers(_spell("Action"))
 _react_body = JsonBody(stops=_stops)
+_named = re.compile(rf"""\s*["']?({_NAME})["']?\s*[=:]\s*""").match
 _name = re.compile(r"[\s\[`\"'*]*([A-Za-z_][\w.\-]{0,99})(?:\(\))?[\s\]`\"'*.]*\Z").match
 
 
 class React(Entry):
     format = "react"
-    openers = ("Action:",)
+    openers = _spell("Action")
     place: Place = "line"
 
     def read(self, cursor: Cursor) -> Reader:
-        cursor.position += len("Action:")
+        yield from cursor.expect(_action)
         match = _name((yield from read_slot(cursor, _react_line_end, 200)))
         if match is None:
             raise NotACall("not a tool name")
@@ -151,15 +164,61 @@ def _read_input(cursor: Cursor, arguments: Arguments, character: str) -> Reader:
     mark = cursor.begin()
     yield from run_to(cursor, _stops)
     text = cursor.since(mark).strip()
-    if character == "`":
-        mended = repair(text)
-        if isinstance(mended.value, dict):
-            arguments.add_mended(cursor, mended)
-            return
+    found = _read_notation(cursor, arguments, text)
+    if found is not None:
+        for written, value in found.items():
+            arguments.add(cursor, written, value)
+        return
     key = single_parameter(arguments.tool)
     if key is None:
         raise BrokenCall("plain text as input, and no single parameter that it could fill")
     arguments.add_text(cursor, key, text)
+
+
+def _read_notation(cursor: Cursor, arguments: Arguments, text: str) -> JsonObject | None:
+    """Return the arguments of an input that states them in another notation; None if it is a plain text.
+
+    An input that begins like arguments and cannot be read is broken: as plain text, it would be the wrong value.
+    """
+    if text[:1] in "\"'`":
+        mended = repair(text)
+        if mended.error is None and isinstance(mended.value, str | dict):
+            return _read_quoted(cursor, arguments, mended)
+    brace = text.find("{")
+    if brace >= 0:
+        mended = repair(text[brace:])
+        if isinstance(mended.value, dict) and fits(mended.value, arguments.tool) and mended.value:
+            cursor.repair(*mended.rules, "surrounding_text")
+            return mended.value
+    named = _named(text)
+    if named is None or not arguments.declares(named[1]):
+        return None
+    reader = TolerantReader(text + ")", python=True)
+    try:
+        positional, keywords, end = reader.arguments(0)
+    except Unreadable:
+        positional, keywords, end = [], {}, 0
+    if keywords and not positional and end > len(text) and fits(keywords, arguments.tool):
+        cursor.repair(*reader.rules)
+        return keywords
+    if named[1] != single_parameter(arguments.tool) or text[named.end() :][:1] in ("{", "[") or "\n" in text:
+        raise BrokenCall("the input is neither JSON nor plain text")
+    cursor.repair("unquoted_value")
+    return {named[1]: text[named.end() :].strip()}
+
+
+def _read_quoted(cursor: Cursor, arguments: Arguments, mended: Repaired) -> JsonObject | None:
+    """Read an input in quotes: JSON that was encoded twice, or the text of a single parameter."""
+    cursor.repair(*mended.rules)
+    try:
+        found, rules = ({}, ()) if mended.value == "" else read_arguments(mended.value)
+    except NoCall as no_call:
+        if str(mended.value).lstrip().startswith(("{", "[")):
+            raise BrokenCall(str(no_call)) from None
+        key = single_parameter(arguments.tool)
+        return None if key is None else {key: mended.value}
+    cursor.repair(*rules)
+    return found
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -191,12 +250,15 @@ class CommandR(Entry):
         cursor.commit()
         value = yield from read_value(cursor, _actions, emit=False)
         yield from cursor.close_wrapper(_fence)
+        rules = tuple(cursor.repairs)
+        is_closed = "closed_wrapper" not in rules
         try:
-            calls = read_envelope(value, cursor.tools).calls
+            calls = read_envelope(value, cursor.tools, strict=not is_closed).calls
         except NoCall as no_call:
-            raise BrokenCall(str(no_call)) from None
+            raise (BrokenCall(str(no_call)) if is_closed else Truncated()) from None
         for call in calls:
             if call.name not in _NO_ACTION:
+                cursor.repair(*rules)
                 report(cursor, call)
 
 
@@ -238,8 +300,11 @@ class Perl(Entry):
         name = (yield from cursor.match(_head, _growing_head, "no call between the markers"))[1].strip()
         cursor.start_call(name)
         mark = cursor.begin()
-        yield from run_value(cursor, _closers, streamed=False)
+        closer = yield from run_value(cursor, _closers, streamed=False, to_end=True)
         text = cursor.since(mark)
+        if not closer and not text.rstrip().endswith("}"):
+            cursor.ended = True
+            raise Truncated
         yield from cursor.close_wrapper(_perl_ends)
         arguments = _read_arguments(cursor, text)
         cursor.delta(write_json(arguments))

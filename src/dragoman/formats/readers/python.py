@@ -328,8 +328,11 @@ class PythonReader:
 
     # ---- from call to call -------------------------------------------------------------------------------------------
 
-    def read_calls(self) -> Generator[None, None, PythonCall]:
-        """Read calls. Report all but the last; return the last, because the closer of its wrapper may follow."""
+    def read_calls(self, held: list[tuple[PythonCall, int]] | None = None) -> Generator[None, None, PythonCall]:
+        """Read calls. Report all but the last; return the last, because the closer of its wrapper may follow.
+
+        With `held`, the calls before the last are added to it with their ends instead.
+        """
         cursor = self.cursor
         self.in_list = (yield from cursor.peek()) == "["
         if self.in_list:
@@ -342,6 +345,10 @@ class PythonReader:
             call = PythonCall(call.name, call.arguments, (*call.rules, *rules))
             if not more:
                 return call
+            if held is not None:
+                held.append((call, cursor.base + cursor.position))
+                call = yield from self.read_call()
+                continue
             call.report(cursor)
             cursor.commit()
             try:
@@ -375,6 +382,8 @@ class PythonReader:
         if character and _name_start(character) and not style.code and (separated or style.marked):
             return True, () if separated or not self.in_list else ("missing_comma",)
         if self.in_list and character and not style.marked:
+            if style.gated and _name_start(character):
+                return True, ("missing_comma",)
             raise BrokenCall(f"{character!r} where the list should continue or end")
         return False, (*rules, "closed_wrapper") if self.in_list else rules
 
@@ -397,7 +406,7 @@ class PythonReader:
             yield
 
     def _skip_comments(self) -> Reader:
-        while self.style.code and (yield from self.cursor.peek()) == "#":
+        while (self.style.code or self.in_list) and (yield from self.cursor.peek()) == "#":
             yield from run_to(self.cursor, self.style.lines)
 
 
@@ -459,6 +468,19 @@ class MarkedCalls(Entry):
         call.report(cursor)
 
 
+_ends = re.compile(r"(?:```)?(?:\s*(?:<\|[\w/]{1,40}\|>|</s>|<eos>))*\s*\Z").match
+_MOST_ENDS = 200
+_line_over = re.compile(r"[ \t\r]*(?=\n|<|\Z)").match
+_line_may_go_on = re.compile(r"[ \t\r]*\Z").match
+
+
+def report_all(cursor: Cursor, calls: Iterable[tuple[PythonCall, int]]) -> None:
+    """Report calls from the position on. Each gets its own part of the text, up to its end."""
+    for call, end in calls:
+        cursor.position = end - cursor.base
+        call.report(cursor)
+
+
 class ListedCalls(UnmarkedEntry):
     """`[f(a=1), g()]` without a marker. `gated`: only offered names make a call."""
 
@@ -474,10 +496,21 @@ class ListedCalls(UnmarkedEntry):
         self._style = PythonStyle(gated=gated)
 
     def read(self, cursor: Cursor) -> Reader:
-        call = yield from PythonReader(cursor, self._style).read_calls()
+        mark = cursor.begin()
+        held: list[tuple[PythonCall, int]] | None = [] if self._style.gated else None
+        call = yield from PythonReader(cursor, self._style).read_calls(held)
         if call.doubtful and "closed_wrapper" in call.rules:
             raise Truncated
-        call.report(cursor)
+        if held is None:
+            call.report(cursor)
+            return
+        while not cursor.final and _line_may_go_on(cursor.text, cursor.position) is not None:
+            yield
+        if _line_over(cursor.text, cursor.position) is None:
+            raise NotACall("the line continues after the list")
+        end = cursor.base + cursor.position
+        cursor.return_to(mark)
+        report_all(cursor, [*held, (call, end)])
 
 
 class MessageCalls(UnmarkedEntry):
@@ -485,6 +518,7 @@ class MessageCalls(UnmarkedEntry):
 
     start = re.compile(rf"{_ENTRY_NAME}\(")
     growing_start = re.compile(rf"{_ENTRY_NAME}\\?\Z")
+    _fenced = False
 
     def __init__(self, format_name: str) -> None:
         self.format = format_name
@@ -492,6 +526,11 @@ class MessageCalls(UnmarkedEntry):
 
     def read(self, cursor: Cursor) -> Reader:
         mark = cursor.begin()
+        if self._fenced:
+            while (newline := cursor.text.find("\n", cursor.position)) < 0:
+                yield from cursor.need()
+            cursor.position = newline + 1
+            yield from cursor.space()
         reader = PythonReader(cursor, self._style)
         calls: list[tuple[PythonCall, int]] = []
         while not calls or (yield from self._goes_on(cursor)):
@@ -499,17 +538,21 @@ class MessageCalls(UnmarkedEntry):
             calls.append((call, cursor.base + cursor.position))
         if calls[-1][0].doubtful:
             raise Truncated
-        # The message contains only calls: now each gets its own span.
+        if self._fenced or cursor.base + cursor.position > calls[-1][1]:
+            last = calls.pop()[0]
+            rules = (*last.rules, "markdown_fence") if self._fenced else last.rules
+            calls.append((PythonCall(last.name, last.arguments, rules), cursor.base + cursor.position))
+        # The message contains only calls.
         cursor.return_to(mark)
-        for call, end in calls:
-            cursor.position = end - cursor.base
-            call.report(cursor)
+        report_all(cursor, calls)
 
     def _goes_on(self, cursor: Cursor) -> Generator[None, None, bool]:
         """Whether another call follows, on a line of its own or after a separator."""
         separated = False
         while True:
             if cursor.position >= len(cursor.text):
+                if cursor.final and self._fenced:
+                    raise NotACall("the fence was not closed")
                 if cursor.final:
                     return False
                 yield
@@ -520,6 +563,28 @@ class MessageCalls(UnmarkedEntry):
             elif not character.isspace():
                 break
             cursor.position += 1
+        if character in "<`" and (yield from self._ends_message(cursor)):
+            return False
         if not separated:
             raise NotACall("the message continues after the call")
         return True
+
+    def _ends_message(self, cursor: Cursor) -> Generator[None, None, bool]:
+        """Whether only end tokens, and the end of a fence, follow."""
+        while not cursor.final:
+            if len(cursor.text) - cursor.position > _MOST_ENDS:
+                return False
+            yield
+        match = _ends(cursor.text, cursor.position)
+        if match is None or ("`" in match.group()) != self._fenced:
+            return False
+        cursor.position = len(cursor.text)
+        return True
+
+
+class FencedCalls(MessageCalls):
+    """The same in a code fence: ```python ... ``` with nothing around it."""
+
+    start = re.compile(rf"```[ \t]*(?:python|py)?[ \t]*\r?\n\s*{_ENTRY_NAME}\(")
+    growing_start = re.compile(rf"`{{1,3}}[ \t]*[a-z]{{0,10}}[ \t\r]*(?:\n\s*(?:{_ENTRY_NAME}\\?)?)?\Z")
+    _fenced = True

@@ -1,0 +1,91 @@
+"""Suspects: text that looks like a call of an offered tool and does not count as one.
+
+A suspect never runs and is never dropped silently. The agent tells the model about it once, with the form of a call and
+without the arguments of the suspect: a model would confirm them by copying. If the model then repeats the same call, it
+meant it, and the call counts as a message that is one call (T2, with the repair `confirmed`). The notice in the history
+contains a digest of the suspect, so this also works after a resume.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.extraction.regions import Regions, SpanList
+from dragoman.extraction.trust import Level
+from dragoman.formats.improvised.attempts import find_attempts
+from dragoman.toolset import Toolset
+from dragoman.types import ToolCall
+
+CONFIRMED = "confirmed"
+"""The repair of a call that the model repeated after a notice."""
+
+
+class Suspect(Struct, frozen=True):
+    """Text that looks like a call: the tool that it names (empty if none), its span, its level, and why it is none."""
+
+    name: str
+    span: tuple[int, int]
+    level: Level
+    why: str
+    mark: str = ""
+    """A digest that identifies the suspect in a notice to the model."""
+
+
+def mark_call(call: ToolCall) -> str:
+    """Return the digest of a call: its name and its arguments, in a canonical form."""
+    return _digest(call.name, json.dumps(call.arguments, sort_keys=True, ensure_ascii=True, default=str))
+
+
+def suspect_call(call: ToolCall, why: str) -> Suspect:
+    """Return the suspect for a call that was read and does not count."""
+    span = call.provenance.span if call.provenance is not None else (0, 0)
+    return Suspect(call.name, span, "T1", why, mark_call(call))
+
+
+def find_near_misses(text: str, taken: list[tuple[int, int]], tools: Toolset | None) -> list[Suspect]:
+    """Return what looks like a call in the answer and was not read at all."""
+    if tools is None or not len(tools):
+        return []
+    found = find_attempts(text, tools, SpanList(taken).meets)
+    if not found:
+        return []
+    regions = Regions(text, taken)
+    return [
+        Suspect(each.name, each.span, "T1", each.why, _digest(each.name, text[slice(*each.span)]))
+        for each in found
+        if regions.at(each.span[0]) == "answer" or not (text[: each.span[0]] + text[each.span[1] :]).strip()
+    ]
+
+
+def _digest(*parts: str) -> str:
+    return "suspect " + hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:8]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Values and places that make a call an example.
+
+_placeholder = re.compile(
+    r"<[^<>\n]{1,60}>|\.{3}|…|\[[A-Za-z]+(?:[ _][A-Za-z]+)*\]|\{\{?[A-Za-z_][\w .]{0,60}\}?\}"
+    r"|\$[A-Z][A-Z_]+|(?i:your|my)_[A-Z_]+|[A-Z][A-Z_]+_HERE|\?{2,}"
+)
+_ENDS_SENTENCE = ".:!?…)>]}\"'`*_,;"
+
+
+def has_placeholder(arguments: Any) -> bool:
+    """Whether a value stands for another one: <path>, ..., YOUR_QUERY, $CITY, [city], {id}."""
+    values = arguments.values() if isinstance(arguments, dict) else ()
+    return any(isinstance(value, str) and _placeholder.fullmatch(value.strip()) is not None for value in values)
+
+
+def is_in_sentence(text: str, span: tuple[int, int], calls: SpanList) -> bool:
+    """Whether words that a sentence connects are on both sides of a call, on its lines: then it is talked about."""
+    line = text.rfind("\n", 0, span[0]) + 1
+    stop = text.find("\n", span[1])
+    before = calls.cut_out(text, line, span[0]).rstrip()
+    after = calls.cut_out(text, span[1], len(text) if stop < 0 else stop).strip()
+    return bool(before and after) and before[-1] not in _ENDS_SENTENCE and (after[0].isalnum() or after[0] in "([")

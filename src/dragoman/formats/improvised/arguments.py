@@ -1,0 +1,474 @@
+"""The arguments of an improvised call, in one of five notations: JSON, pairs, elements, attributes, Python."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct, field
+
+from dragoman.args.coercion import coerce, read_text
+from dragoman.args.loader import find_faults
+from dragoman.args.tolerant import TolerantReader, repair
+from dragoman.args.tolerant_scalars import Unreadable
+from dragoman.formats.entities import decode_entities
+from dragoman.formats.envelope import ARGUMENT_KEYS, is_plain_text, properties_of, required_of, schema_of
+from dragoman.formats.loose.calls import read_arguments as read_python
+from dragoman.formats.loose.calls import read_value
+from dragoman.formats.readers.arguments import single_parameter
+from dragoman.jsonschema.fit import fits_plainly
+from dragoman.toolset import fold
+from dragoman.types import Change, JsonObject, Tool
+
+MOST_PAIRS = 100
+"""The maximal number of arguments of one call."""
+SIGIL = r"(?:[|｜]{1,2}\s?)?(?:DSML\s?[|｜]{1,2}\s?)?"
+"""The bars, and the word of DeepSeek, between the bracket and the word of a tag."""
+
+_CONTAINERS = "|".join((*ARGUMENT_KEYS, "kwargs", "inputs", "tool_args", "tool_params", "tool_parameters", "body"))
+_KEY = r"[^\W\d][\w.\-]{0,99}"
+
+
+class Arguments(Struct):
+    """The arguments that were read, where they end, and how they were written."""
+
+    values: JsonObject
+    end: int
+    notation: str
+    repairs: list[str] = field(default_factory=list)
+    changes: tuple[Change, ...] = ()
+    is_open: bool = False
+    """The last value has no end of its own: it is complete only if the wrapper, or the message, ends after it."""
+
+
+def fit(read: Arguments, tool: Tool) -> Arguments | None:
+    """Return the arguments coerced to the schema; None if they do not satisfy it, or name other parameters."""
+    declared = {fold(name) for name in properties_of(tool)}
+    if any(fold(key) not in declared for key in read.values):
+        return None
+    if tool.parameters and not fits_plainly(read.values, tool.parameters):
+        coerced = coerce(read.values, tool.parameters)
+        if not isinstance(coerced.value, dict) or find_faults(coerced.value, tool.parameters):
+            return None
+        read.values, read.changes = coerced.value, coerced.changes
+    return read
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Between the name and the arguments: the end of a label, of a quotation or of a tag, and a word for "arguments".
+
+_glue = re.compile(
+    rf"""(?:
+      \s++
+    | :\d{{1,4}}\b
+    | ["'`*\]>|｜:,=;]
+    | ->
+    | [ \t]?\((?:id:?\s?)?(?:call|toolu|id|chatcmpl)[\w\-]{{1,80}}\)
+    | (?:id|call_id|tool_call_id)\s*[=:]\s*["']?[\w\-]{{1,80}}["']?
+    | </{SIGIL}[\w.:\-]{{1,60}}\s*[|｜]{{0,2}}>
+    | <\|[^|<>\s]{{1,40}}\|>
+    | <{SIGIL}(?:{_CONTAINERS})(?:\s+type\s*=\s*["']\w+["'])?\s*[|｜]{{0,2}}>
+    | ["'`*]*(?:{_CONTAINERS}|Action\ Input|Arguments|Parameters|Input|Args)["'`*]*\s*[:=]
+    | (?:json|JSON|constrain|code)(?=\s*[{{<])
+    | ```\w{{0,10}}\s
+    )*+""",
+    re.VERBOSE,
+).match
+_GLUE_LIMIT = 300
+_closing = re.compile(r"\s*</").match
+_pair_starts = re.compile(rf"[\"'`*]*({_KEY})[\"'`*]*[ \t]*[=:]").match
+
+
+def begins(text: str, position: int, tool: Tool, *, in_tag: bool) -> bool:
+    """Whether the arguments of the tool may begin after its name; a look at a few characters decides."""
+    if text.startswith("(", position) or (in_tag and _tag_ends(text, position) is not None):
+        return True
+    at = _skip_glue(text, position)
+    if text[at : at + 1] in ("{", "<"):
+        return True
+    pair = _pair_starts(text, at)
+    if pair is not None and _declared(pair[1], tool) is not None:
+        return True
+    return in_tag or (not required_of(tool) and at > position)
+
+
+def read_after(
+    text: str, position: int, tool: Tool, closers: Closers, *, in_tag: bool, tag: str = ""
+) -> Arguments | None:
+    """Read the arguments after a name. `in_tag`: the name is inside a tag; `tag` is the word of that tag."""
+    if text.startswith(("(", " ("), position):
+        read = _read_python(text, text.index("(", position) + 1, tool)
+        if read is not None:
+            return read
+    given: JsonObject = {}
+    repairs: list[str] = []
+    if in_tag:
+        attributes = read_attributes(text, position, tool)
+        if attributes is None:
+            return _read_body(text, position, tool, closers, "")
+        given, position, repairs, closed = attributes
+        if closed:
+            return Arguments(given, position, "attributes", repairs)
+    read = _read_body(text, position, tool, closers, tag) if not (given and _closes(text, position)) else None
+    if read is None:
+        return Arguments(given, position, "attributes", repairs) if given and in_tag else None
+    read.values = given | read.values
+    read.repairs = [*repairs, *read.repairs]
+    return read
+
+
+def _closes(text: str, position: int) -> bool:
+    return _closing(text, position) is not None
+
+
+def _skip_glue(text: str, position: int) -> int:
+    found = _glue(text, position, position + _GLUE_LIMIT)
+    return position if found is None else found.end()
+
+
+def _read_body(text: str, position: int, tool: Tool, closers: Closers, tag: str) -> Arguments | None:
+    at = _skip_glue(text, position)
+    character = text[at : at + 1]
+    if character == "{":
+        return _read_json(text, at, tool)
+    if character == "<":
+        read = read_elements(text, at, tool, closers)
+        if read is not None:
+            return read
+    elif character == "(":
+        return _read_python(text, at + 1, tool)
+    pairs = read_pairs(text, at, tool)
+    if pairs is not None:
+        return pairs
+    if tag:
+        return _read_text(text, position, tool, closers, tag)
+    return None if required_of(tool) else Arguments({}, position, "none")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# JSON and Python.
+
+
+_ENDS = ('"', "}", "]", "'")
+
+
+def read_closed(text: str, position: int) -> tuple[Any, int, list[str]] | None:
+    """Read a value; if only its closing brackets are missing at the end of the text, supply them."""
+    try:
+        return read_value(text, position)
+    except Unreadable:
+        rest = text[position:].rstrip()
+    if not rest.endswith(_ENDS):
+        return None
+    mended = repair(rest)
+    if mended.error is not None or "closed_string" in mended.rules or "surrounding_text" in mended.rules:
+        return None
+    return mended.value, position + len(rest), [*mended.rules, "closed_wrapper"]
+
+
+def _read_json(text: str, position: int, tool: Tool) -> Arguments | None:
+    read = read_closed(text, position)
+    if read is None or not isinstance(read[0], dict):
+        return None
+    value, end, repairs = read
+    declared = properties_of(tool)
+    if len(value) == 1 and not declared.keys() & value.keys():
+        ((key, inner),) = value.items()
+        if key in ARGUMENT_KEYS and isinstance(inner, dict):
+            value = inner
+    return Arguments(value, end, "json", list(repairs))
+
+
+def _read_python(text: str, position: int, tool: Tool) -> Arguments | None:
+    repairs: list[str] = []
+    try:
+        read = read_python(text, position, tool)
+    except Unreadable:
+        rest = text[position:].rstrip()
+        if not rest.endswith(_ENDS):
+            return None
+        try:
+            read = read_python(rest + ")", 0, tool)
+        except Unreadable:
+            return None
+        if read is not None:
+            read.end, repairs = position + len(rest), ["closed_wrapper"]
+    if read is None or "expression_as_text" in read.repairs:
+        return None
+    return Arguments(read.arguments, read.end, "python", [*read.repairs, *repairs])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Attributes: key="value" inside the tag of the name.
+
+_attribute = re.compile(rf"""[\s,]*({_KEY})\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))""").match
+_long_attribute = re.compile(rf"""[\s,]*({_KEY})\s*=\s*(["'])""").match
+_tag_ends = re.compile(r"""["'\s|｜]*(/?)\s*[|｜]{0,2}>""").match
+_IGNORED = frozenset(("id", "type", "call_id", "string", "index", "name", "format"))
+
+
+def read_attributes(text: str, position: int, tool: Tool) -> tuple[JsonObject, int, list[str], bool] | None:
+    """Read the rest of a tag: the arguments, its end, the repairs, and whether it is self-closing."""
+    values: JsonObject = {}
+    repairs: list[str] = []
+    if text[position : position + 1] in ('"', "'"):
+        position += 1
+    for _ in range(MOST_PAIRS):
+        ends = _tag_ends(text, position)
+        if ends is not None:
+            return values, ends.end(), repairs, bool(ends[1])
+        found = _attribute(text, position)
+        if found is not None:
+            key, raw, position = found[1], next(group for group in found.groups()[1:] if group is not None), found.end()
+        else:
+            long = _long_attribute(text, position)
+            if long is None:
+                return None
+            end = _attribute_end(text, long.end(), long[2])
+            if end < 0:
+                return None
+            key, raw, position = long[1], text[long.end() : end], end + 1
+        name = _declared(key, tool)
+        if name is not None:
+            values[name] = _typed(decode_entities(raw), tool, name)
+        elif key in ARGUMENT_KEYS and raw.lstrip().startswith("{"):
+            inner = _read_json(decode_entities(raw), decode_entities(raw).index("{"), tool)
+            if inner is None:
+                return None
+            values |= inner.values
+        elif key in _IGNORED:
+            repairs.append("dropped_attribute")
+        else:
+            return None
+    return None
+
+
+def _attribute_end(text: str, start: int, quote: str) -> int:
+    """Return the quote that closes a value with angle brackets in it: the first one that a tag end or a key follows."""
+    for found in re.compile(re.escape(quote) + rf"(?=\s*/?\s*>|\s+{_KEY}\s*=)").finditer(text, start, start + 100_000):
+        return found.start()
+    return -1
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Elements: <key>value</key>, <parameter name="key">value</parameter>, or a key and a value in two elements.
+
+_item = re.compile(
+    rf"""<\s?{SIGIL}({_KEY})
+        (?: \s*[=:]\s*["']?({_KEY})["']? )?
+        (?: \s+(?!(?:name|key|param|parameter)\s*=)[\w\-]+\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s<>"']+) )*
+        (?: \s+(?:name|key|param|parameter)\s*=\s*["']?({_KEY})["']? )?
+        (?: \s+[\w\-]+\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s<>"']+) )*
+        \s*[|｜]{{0,2}}>""",
+    re.VERBOSE,
+).match
+_container = re.compile(
+    rf"[\s,]*(?:</?{SIGIL}(?:{_CONTAINERS})\s*[|｜]{{0,2}}>|</?{SIGIL}(?:parameter|param|arg)s?\s*>(?=\s*<))"
+).match
+_keyed_value = re.compile(
+    rf"""<(arg_key|key|name|param_name|parameter_name|arg_name|k)>\s*({_KEY})\s*(?:</\1>)?\s*
+        <(arg_value|value|param_value|parameter_value|val|v)>""",
+    re.VERBOSE,
+).match
+_any_tag = re.compile(rf"</?{SIGIL}[^\W\d][\w.\-]*[^<>]*>").search
+_blanks = re.compile(r"[\s,]*").match
+_own_lines = re.compile(r"\A[ \t]*\r?\n|\r?\n[ \t]*\Z").sub
+
+
+class Closers:
+    """Finds closing tags. A tag that is missing from one place on is missing from all later ones."""
+
+    __slots__ = ("_missing",)
+    _MOST = 64
+
+    def __init__(self) -> None:
+        self._missing: set[str] = set()
+
+    def find(self, text: str, word: str, start: int) -> re.Match[str] | None:
+        if word in self._missing or len(self._missing) >= self._MOST:
+            return None
+        found = _closer(word).search(text, start)
+        if found is None:
+            self._missing.add(word)
+        return found
+
+
+@lru_cache(256)
+def _closer(word: str) -> re.Pattern[str]:
+    return re.compile(rf"<\s?/\s?{SIGIL}{re.escape(word)}\s*[|｜]{{0,2}}>")
+
+
+def read_elements(text: str, position: int, tool: Tool, closers: Closers) -> Arguments | None:
+    """Read one element for each argument; stop at the first tag that is not one."""
+    values: JsonObject = {}
+    repairs: list[str] = []
+    end = position
+    for _ in range(MOST_PAIRS):
+        while (skipped := _container(text, end)) is not None:
+            end = skipped.end()
+        at = _blanks(text, end).end()  # type: ignore[union-attr]
+        opened = _open_item(text, at, tool)
+        if opened is None:
+            break
+        key, word, start = opened
+        closed = closers.find(text, word, start)
+        if closed is None:
+            stop = _any_tag(text, start)
+            if stop is None:
+                return None
+            repairs.append("closed_wrapper")
+            raw = text[start : stop.start()]
+            end = stop.end() if stop[0].startswith("</") else stop.start()
+        else:
+            raw, end = text[start : closed.start()], closed.end()
+        if key in values:
+            repairs.append("repeated_argument")
+        values[key] = _element_value(raw, tool, key, repairs)
+    if not values:
+        return _elements_in_json(text, end, tool)
+    return Arguments(values, end, "elements", repairs)
+
+
+def _elements_in_json(text: str, position: int, tool: Tool) -> Arguments | None:
+    at = _blanks(text, position).end()  # type: ignore[union-attr]
+    return _read_json(text, at, tool) if text.startswith("{", at) and at > position else None
+
+
+def _open_item(text: str, position: int, tool: Tool) -> tuple[str, str, int] | None:
+    """Return the argument that an element holds, the word of the tag that ends it, and the start of its value."""
+    keyed = _keyed_value(text, position)
+    if keyed is not None:
+        key = _declared(keyed[2], tool)
+        return None if key is None else (key, keyed[3], keyed.end())
+    found = _item(text, position)
+    if found is None:
+        return None
+    key = _declared(found[2] or found[3] or found[1], tool)
+    return None if key is None else (key, found[1], found.end())
+
+
+def _element_value(raw: str, tool: Tool, key: str, repairs: list[str]) -> Any:
+    raw = _own_lines("", raw)
+    if "\n" not in raw:
+        raw = raw.strip()
+    if raw.lstrip().startswith("<![CDATA[") and raw.rstrip().endswith("]]>"):
+        return _typed(raw.strip()[9:-3], tool, key)
+    if "&" in raw and (plain := decode_entities(raw)) != raw:
+        repairs.append("decoded_entities")
+        raw = plain
+    return _typed(raw, tool, key)
+
+
+def _read_text(text: str, position: int, tool: Tool, closers: Closers, tag: str) -> Arguments | None:
+    """Read <NAME>text</NAME>: the value of the only required parameter, if that is a string."""
+    key = single_parameter(tool)
+    closed = closers.find(text, tag, position)
+    if closed is None:
+        return None
+    raw = text[position : closed.start()]
+    if not raw.strip():
+        return None if required_of(tool) else Arguments({}, closed.end(), "none")
+    if key is None or not is_plain_text(schema_of(tool, key)) or _any_tag(raw.lstrip()[:100]) is not None:
+        return None
+    return Arguments({key: raw.strip()}, closed.end(), "text", ["text_as_argument"])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Pairs: key=value, key: value; on one line, or on a line each.
+
+_between = re.compile(r"[ \t]*[,;&]?[ \t]*(?:\r?\n[ \t]*(?:[-*][ \t]+)?)?").match
+_scalar = re.compile(r"(?:-?\d[\d.eE+\-]*|true|false|null|None|True|False)(?=[\s,;&\]\)}<|]|\Z)").match
+_BARE_END = re.compile(r"[\n<]")
+
+
+def read_pairs(text: str, position: int, tool: Tool) -> Arguments | None:
+    """Read key=value or key: value as long as the keys are parameters of the tool."""
+    values: JsonObject = {}
+    repairs: list[str] = []
+    end, is_open = position, False
+    at = position
+    while len(values) < MOST_PAIRS:
+        pair = _pair_starts(text, at)
+        key = None if pair is None else _declared(pair[1], tool)
+        if pair is None or key is None or key in values:
+            break
+        start = _blank_run(text, pair.end())
+        value = _read_pair_value(text, start, tool, key)
+        if value is None:
+            return None
+        values[key], end, is_open = value
+        at = _between(text, end).end()  # type: ignore[union-attr]
+    if not values:
+        return None
+    return Arguments(values, end, "pairs", ["key_value_pairs", *repairs], (), is_open)
+
+
+def _blank_run(text: str, position: int) -> int:
+    while text[position : position + 1] in (" ", "\t"):
+        position += 1
+    return position
+
+
+def _read_pair_value(text: str, start: int, tool: Tool, key: str) -> tuple[Any, int, bool] | None:
+    """Return the value, its end, and whether only the end of the line or of the wrapper ends it."""
+    character = text[start : start + 1]
+    if character in ('"', "'", "{", "["):
+        try:
+            value, end = TolerantReader(text, python=character == "'").value(start)
+        except Unreadable:
+            return None
+        return value, end, False
+    scalar = _scalar(text, start)
+    if scalar is not None:
+        return _typed(scalar[0], tool, key), scalar.end(), False
+    end = _bare_end(text, start, tool, key)
+    raw = text[start:end].rstrip().rstrip(",;")
+    return (_typed(raw, tool, key), start + len(raw), True) if raw else None
+
+
+def _bare_end(text: str, start: int, tool: Tool, key: str) -> int:
+    """Return the end of a value without quotes: the next key of the tool, a closing bracket, or the end of the line."""
+    stop = _BARE_END.search(text, start, start + 20_000)
+    end = stop.start() if stop is not None else min(len(text), start + 20_000)
+    following = _next_key(tool).search(text, start, end)
+    if following is not None:
+        return following.start()
+    line = text[start:end].rstrip()
+    closed = line.rstrip("])}|;, ")
+    return start + (len(closed) if _is_unbalanced(line) else len(line))
+
+
+def _is_unbalanced(line: str) -> bool:
+    """Whether the line closes a bracket that it did not open, as the end of a label does."""
+    return any(line.count(closing) > line.count(opening) for opening, closing in ("[]", "()", "{}"))
+
+
+def _next_key(tool: Tool) -> re.Pattern[str]:
+    return _key_pattern(tuple(properties_of(tool)))
+
+
+@lru_cache(256)
+def _key_pattern(names: tuple[str, ...]) -> re.Pattern[str]:
+    listed = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or r"(?!)"
+    return re.compile(rf"[\s,;&]+[\"'`]?(?:{listed})[\"'`]?\s*[=:]")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Keys and values according to the schema.
+
+
+def _declared(key: str, tool: Tool) -> str | None:
+    """Return the parameter that a key names."""
+    properties = properties_of(tool)
+    if key in properties:
+        return key
+    folded = fold(key)
+    same = [name for name in properties if fold(name) == folded]
+    return same[0] if len(same) == 1 else None
+
+
+def _typed(raw: str, tool: Tool, key: str) -> Any:
+    schema = schema_of(tool, key)
+    text = raw if is_plain_text(schema) else raw.strip()
+    return read_text(text, schema, root=tool.parameters).value

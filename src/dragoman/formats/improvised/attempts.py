@@ -1,0 +1,124 @@
+"""Finds text that looks like a call of an offered tool and was not read as one: the near misses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from dragoman.args.tolerant_scalars import Unreadable
+from dragoman.formats.envelope import ARGUMENT_KEYS, NAME_KEYS, properties_of, required_of
+from dragoman.formats.improvised.arguments import SIGIL
+from dragoman.formats.improvised.reader import ImprovisedReader
+from dragoman.formats.loose.calls import read_value
+from dragoman.formats.loose.candidates import OfferedNames
+from dragoman.toolset import Toolset
+from dragoman.types import JsonObject
+
+_line_starts = re.compile(
+    r"^[ \t]*(?=[@/!$|｜\[{<&`~]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=))",
+    re.MULTILINE,
+).finditer
+_wrappers = re.compile(
+    rf"<{SIGIL}/?(?:[a-z]{{1,20}}[_:\-])?(?:tool|function)[_\- ]?(?:calls?|use|code)\b[^<>\n]{{0,100}}>"
+    r"|\[TOOL[_ ]?CALLS?[^\]\n]{0,40}\]|<[|｜][^|｜<>\n]{0,20}(?:tool|call)[^|｜<>\n]{0,30}[|｜]>"
+    rf"|<{SIGIL}(?:invoke|function|parameter)[ =][^<>\n]{{1,100}}>",
+    re.IGNORECASE,
+).finditer
+_words = re.compile(r"[^\W\d][\w.\-]*").finditer
+_code_spans = re.compile(r"\s*(?:`[^`\n]+`\s*)+").fullmatch
+_schema = re.compile(r"""["']description["']\s*:|["']properties["']\s*:\s*\{""").search
+_NEAR = 300
+_MOST = 16
+
+
+class Attempt(Struct, frozen=True):
+    """A near miss: the tool that it seems to name (empty if it names none), its span, and why it is not a call."""
+
+    name: str
+    span: tuple[int, int]
+    why: str
+
+
+def find_attempts(text: str, tools: Toolset, is_taken: Callable[[tuple[int, int]], bool]) -> list[Attempt]:
+    """Return the near misses outside the stretches that are taken, in order."""
+    offered = OfferedNames(tools)
+    found: list[Attempt] = []
+    end = 0
+    for attempt in sorted((*_named(text, offered), *_marked(text, offered)), key=lambda one: one.span):
+        if attempt.span[0] >= end and not is_taken(attempt.span):
+            found.append(attempt)
+            end = attempt.span[1]
+            if len(found) == _MOST:
+                break
+    return found or [attempt for attempt in _in_message(text, offered) if not is_taken(attempt.span)]
+
+
+def _named(text: str, offered: OfferedNames) -> Iterator[Attempt]:
+    """Lines that begin like a call: markup, an offered name, and the beginning of arguments."""
+    reader = ImprovisedReader(offered)
+    first = len(text) - len(text.lstrip())
+    for line in _line_starts(text):
+        at = line.end()
+        name = reader.find_name(text, at, is_first=at == first)
+        if name is not None and not _is_definition(text, at):
+            yield Attempt(
+                name, (at, _end_of_line(text, at)), "its arguments cannot be read, or do not satisfy the schema"
+            )
+
+
+def _marked(text: str, offered: OfferedNames) -> Iterator[Attempt]:
+    """Tags and tokens that models put around calls, with an offered name near them."""
+    for wrapper in _wrappers(text):
+        near = text[wrapper.start() : wrapper.end() + _NEAR]
+        name = next((tool.name for word in _words(near) if (tool := offered.find(word[0])) is not None), None)
+        if name is not None:
+            yield Attempt(name, (wrapper.start(), _end_of_line(text, wrapper.end())), "its markup cannot be read")
+
+
+def _is_definition(text: str, at: int) -> bool:
+    """Whether the schema of a tool follows, not a call of it."""
+    return _schema(text, at, at + _NEAR) is not None
+
+
+def _in_message(text: str, offered: OfferedNames) -> Iterator[Attempt]:
+    """What is a near miss only if it is the whole message."""
+    start = len(text) - len(text.lstrip())
+    if text.startswith("{", start):
+        yield from _unnamed(text, start, offered)
+        return
+    name, _, rest = text.strip().partition("\n")
+    spans = _code_spans(text)
+    if spans is not None:
+        name, rest = next((word[0] for word in _words(text) if offered.find(word[0]) is not None), ""), text
+    tool = offered.find(name.strip()) if name else None
+    if tool is not None and rest.strip():
+        yield Attempt(tool.name, (start, len(text)), "it has a name and no arguments with keys")
+
+
+def _unnamed(text: str, start: int, offered: OfferedNames) -> Iterator[Attempt]:
+    """A message that is one JSON object: arguments without a name, or a call of a tool that is not offered."""
+    try:
+        value, end, _ = read_value(text, start)
+    except Unreadable:
+        return
+    if text[end:].strip() or not isinstance(value, dict) or not value:
+        return
+    named = next((value[key] for key in NAME_KEYS if isinstance(value.get(key), str)), None)
+    if named is not None and any(isinstance(value.get(key), dict) for key in ARGUMENT_KEYS):
+        yield Attempt(named, (start, end), f"there is no tool named {named!r}")
+    elif _fits_a_tool(value, offered):
+        yield Attempt("", (start, end), "it has the arguments of a tool and names none")
+
+
+def _fits_a_tool(value: JsonObject, offered: OfferedNames) -> bool:
+    tools = offered.tools or ()
+    return any(
+        required_of(tool) and set(required_of(tool)) <= value.keys() <= properties_of(tool).keys() for tool in tools
+    )
+
+
+def _end_of_line(text: str, position: int) -> int:
+    end = text.find("\n", position)
+    return len(text) if end < 0 else end

@@ -1,0 +1,84 @@
+"""The entry of the catalogue for improvised calls, which the parser tries at the start of a line."""
+
+from __future__ import annotations
+
+import re
+
+from dragoman.formats.cursor import Cursor, Markers, NotACall, Reader
+from dragoman.formats.improvised.reader import LABELS, ImprovisedReader
+from dragoman.formats.json_reader import run_to
+from dragoman.formats.loose.candidates import OfferedNames
+from dragoman.formats.template import Entry, Place
+from dragoman.toolset import Toolset
+
+IMPROVISED = "improvised"
+_nonce_opener = re.compile(r"<tool_call\s+id\s*=").match
+_growing_nonce_opener = re.compile(
+    r"<(?:t(?:o(?:o(?:l(?:_(?:c(?:a(?:l(?:l(?:\s+(?:i(?:d\s*)?)?)?)?)?)?)?)?)?)?)?)?\Z"
+).match
+_nonce_end = Markers(["</tool_call>"])
+LONGEST = 262_144
+"""The maximal number of characters that the parser holds until the call is read."""
+
+
+class Improvised(Entry):
+    """A call of an offered tool in markup that no format describes. It is read when the reply has ended."""
+
+    format = IMPROVISED
+    openers: tuple[str, ...] = ()
+    place: Place = "line"
+    line_gate = (
+        r"[@/!$|｜\[{<]|```|~~~|&[lq#]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
+    )
+    line_characters = "@/!$|｜[<{&`~"
+    line_is_named = True
+    line_labels = LABELS
+
+    def __init__(self, *, marked_only: bool = False) -> None:
+        self._marked_only = marked_only
+        """Calls without markup are left to the loose scanner, which sees the whole text."""
+
+    def begins(self, cursor: Cursor, at: int) -> bool | None:
+        return cursor.tools is not None and not self._reader(cursor, cursor.tools).is_prose(cursor.text, at)
+
+    def _reader(self, cursor: Cursor, tools: Toolset) -> ImprovisedReader:
+        if cursor.improvised is None:
+            cursor.improvised = ImprovisedReader(OfferedNames(tools), marked_only=self._marked_only)
+        reader: ImprovisedReader = cursor.improvised
+        return reader
+
+    def read(self, cursor: Cursor) -> Reader:
+        if cursor.tools is None:
+            raise NotACall("no tools to compare names with")
+        if (yield from cursor.try_match(_nonce_opener, _growing_nonce_opener)) is not None:
+            yield from self._pass_wrapper(cursor)
+            return
+        reader = self._reader(cursor, cursor.tools)
+        is_first = cursor.begins_message
+        while (begins := self._begins(reader, cursor, is_first=is_first)) is None:
+            yield
+        if not begins:
+            raise NotACall("no offered name with arguments follows")
+        while not cursor.final:
+            if len(cursor.text) - cursor.position > LONGEST:
+                raise NotACall("the text is too long for a call without a known format")
+            yield
+        start = cursor.position
+        calls = reader.read(cursor.text, start, is_first=is_first)
+        if not calls:
+            raise NotACall("the arguments do not satisfy the schema, or something else is on the lines of the call")
+        for call in calls:
+            cursor.position = call.end
+            if not cursor.refusing:
+                cursor.region = call.region
+            cursor.repair(*call.arguments.repairs)
+            cursor.finish_call(call.name, call.arguments.values, changes=call.arguments.changes)
+
+    def _pass_wrapper(self, cursor: Cursor) -> Reader:
+        """Make the wrapper of a nonce text as a whole: only its own format may read it, and the nonce may be old."""
+        yield from run_to(cursor, _nonce_end)
+        cursor.position += len("</tool_call>") if cursor.text.startswith("</tool_call>", cursor.position) else 0
+        cursor.pass_as_text("the wrapper has the id of another turn")
+
+    def _begins(self, reader: ImprovisedReader, cursor: Cursor, *, is_first: bool) -> bool | None:
+        return reader.begins(cursor.text, cursor.position, final=cursor.final, is_first=is_first)

@@ -1,0 +1,109 @@
+"""JSON objects that state calls themselves, under any keys, alone, in a list or in a wrapper."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.args.tolerant_scalars import Unreadable
+from dragoman.formats.improvised.arguments import Arguments, read_closed
+from dragoman.formats.loose.calls import NAME_KEYS, ObjectCall, as_arguments, read_object, read_value
+from dragoman.formats.loose.candidates import OfferedNames
+from dragoman.types import JsonObject, Tool
+
+_LOOK_AHEAD = 600
+_MOST_CALLS = 64
+_object_begins = re.compile(r"(?:\[\s*)?\{\s*(?:[\"'“`]|//|/\*|\w)").match
+_object_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*/?)?\Z").match
+_quoted = re.compile(r"""["'“`]([^\W\d][\w.\-:/]{0,99})["'”`]""").finditer
+
+
+class Stated(Struct, frozen=True):
+    """A call: its tool, and its arguments with the end of its text."""
+
+    tool: Tool
+    arguments: Arguments
+
+
+def may_state(text: str, position: int, offered: OfferedNames, *, final: bool) -> bool | None:
+    """Whether an object begins that has an offered name as one of its first strings; None if more text is needed."""
+    if not final and _object_may_begin(text, position) is not None:
+        return None
+    if _object_begins(text, position) is None:
+        return False
+    if named_in(text, position, offered):
+        return True
+    return None if not final and len(text) - position < _LOOK_AHEAD else False
+
+
+def named_in(text: str, position: int, offered: OfferedNames) -> str:
+    """Return the offered name among the first strings of an object; empty if there is none."""
+    for quoted in _quoted(text, position, position + _LOOK_AHEAD):
+        tool = offered.find(quoted[1])
+        if tool is not None:
+            return tool.name
+    return ""
+
+
+def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stated]:
+    """Return the calls of the object or list at `position`; empty if not all of it is calls."""
+    read = read_closed(text, position)
+    if read is None:
+        return []
+    value, end, repairs = read
+    calls = _calls_of(value, offered, 0)
+    if not calls or len(calls) > _MOST_CALLS:
+        return []
+    ends = [end] if len(calls) == 1 else _ends_of(text, position, end, offered)
+    if len(ends) != len(calls):
+        return []
+    ends[-1] = end
+    return [
+        Stated(call.tool, Arguments(call.arguments, edge, "json", [*repairs, *call.repairs]))
+        for call, edge in zip(calls, ends, strict=True)
+    ]
+
+
+def _calls_of(value: Any, offered: OfferedNames, depth: int) -> list[ObjectCall]:
+    """Return the calls that a value states. A list counts only if each of its items is a call."""
+    if isinstance(value, list):
+        found = [_calls_of(item, offered, depth + 1) for item in value] if depth < 3 else []
+        return [call for calls in found for call in calls] if all(found) else []
+    if not isinstance(value, dict):
+        return []
+    stated = read_object(value, offered) or _by_value(value, offered)
+    if stated is not None:
+        return [stated]
+    lists = [inner for inner in value.values() if isinstance(inner, list) and inner and isinstance(inner[0], dict)]
+    return _calls_of(lists[0], offered, depth + 1) if len(lists) == 1 and depth < 3 else []
+
+
+def _by_value(value: JsonObject, offered: OfferedNames) -> ObjectCall | None:
+    """Read {"anything": "NAME", "anything": {...}}: one offered name, and one object for its arguments."""
+    names = [(key, inner) for key, inner in value.items() if isinstance(inner, str) and offered.find(inner)]
+    objects = [inner for inner in value.values() if isinstance(inner, dict)]
+    if len(names) != 1 or len(objects) != 1 or names[0][0] in NAME_KEYS:
+        return None
+    tool = offered.find(names[0][1])
+    assert tool is not None
+    arguments, repairs = as_arguments(objects[0], tool)
+    return None if arguments is None else ObjectCall(tool, arguments, [*repairs, "unusual_keys"])
+
+
+def _ends_of(text: str, position: int, end: int, offered: OfferedNames) -> list[int]:
+    """Return the ends of the objects that state one call each."""
+    ends: list[int] = []
+    at = text.find("{", position)
+    while 0 <= at < end and len(ends) <= _MOST_CALLS:
+        try:
+            value, edge, _ = read_value(text, at)
+        except Unreadable:
+            value, edge = None, 0
+        if isinstance(value, dict) and (read_object(value, offered) or _by_value(value, offered)) is not None:
+            ends.append(edge)
+            at = text.find("{", edge)
+        else:
+            at = text.find("{", at + 1)
+    return ends

@@ -1,0 +1,456 @@
+"""Reads an improvised call at the start of a line: markup, an offered name, arguments that satisfy its schema.
+
+Models without training for a format, and models whose format a server destroyed, invent wrappers. No list of wrappers
+can be complete, so this reader has none. It relies on what all improvised calls share: the name of an offered tool in
+the place of a name, and arguments that satisfy the schema of that tool, in one of five notations (`arguments.py`).
+What surrounds the call decides how far it can be trusted:
+
+- `marked`: tags, sigils, bracketed labels or the label of a fence surround the call, and nothing else is on its lines.
+- `message`: the call is the whole message.
+- `last_line`: the last line is nothing but `NAME(...)`.
+
+Anything else is not a call here. The loose scanner still finds it, as a suspect.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Literal
+
+from msgspec import Struct
+
+from dragoman.formats.improvised.arguments import SIGIL, Arguments, Closers, begins, fit, read_after
+from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
+from dragoman.formats.improvised.source import plain_source
+from dragoman.formats.loose.candidates import OfferedNames
+from dragoman.types import Tool
+
+Region = Literal["marked", "message", "last_line"]
+
+# --------------------------------------------------------------------------------------------------------------------
+# What may be before the name: tags, tokens, brackets, sigils, and words that label a call.
+
+# fmt: off
+LABELS = (
+    "call", "calls", "tool", "tools", "tool_call", "tool_calls", "toolcall", "toolcalls", "tool-call", "tool-calls",
+    "tool_use", "tool_code", "function", "functions", "function_call", "function_calls", "functioncall", "invoke",
+    "action", "name", "tool_name", "function_name", "commentary", "assistant", "assistantcommentary", "analysis",
+    "channel", "to", "recipient", "default_api", "api", "json", "use", "request", "type", "command", "tool_request",
+    "begin", "start",
+)
+# fmt: on
+_LABEL_SET = frozenset(LABELS)
+_NOT_A_MARK = frozenset(("json", "type", "name"))
+_CALL_LABELS = _LABEL_SET - _NOT_A_MARK
+_label = re.compile(
+    rf"(?:(?:{'|'.join(sorted(LABELS, key=len, reverse=True))})\b[ \t]*){{1,3}}"
+    r"(?:[:=](?P<blank>[ \t]*)|(?=[\]|>}\"'(\n]))",
+    re.IGNORECASE,
+).match
+_bracket_word = re.compile(r"[A-Za-z_]{2,20}:?[ \t]+").match
+_blank = re.compile(r"[ \t\r]*(?:\n[ \t\r]*){0,2}").match
+_token = re.compile(r"<[|｜][^|｜<>\n]{1,60}[|｜]>").match
+_tag_word = re.compile(rf"<{{1,3}}\s?\[?{SIGIL}([^\W\d][\w.\-]{{0,99}})").match
+_blank_in_name = re.compile(r"<([^\W\d]\w*(?: \w+){1,3})>").match
+_tag_rest = re.compile(r"""(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^<>"'\n]){0,200}>{1,3}""").match
+_whole_tag = re.compile(r"""<{1,3}(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^<>"'\n]){0,200}>(?!>)(?=.)""", re.DOTALL).match
+_named_attribute = re.compile(
+    r"""(?:\s+[\w\-]+\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s<>"']+))*?
+        \s+(?:name|tool|function|tool_name|fn|action)\s*=\s*["']?\s*""",
+    re.VERBOSE,
+).match
+_suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
+_fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*\r?\n").match
+_name = re.compile(r"[^\W\d](?:[\w\-]|[.:/](?=[^\W\d])|\\_)*").match
+_name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
+_NEUTRAL = "]:=>\"'`,(~|｜"
+PROSE_TAGS = frozenset(
+    re.findall(
+        r"\w+",
+        "a abbr article aside b blockquote body br button center cite code dd del details div dl dt em example "
+        "examples figure font footer form h1 h2 h3 h4 h5 h6 head header hr html i img ins kbd label li link main "
+        "mark meta nav ol p pre q quote s samp script section small span strike strong style sub summary sup svg "
+        "table tbody td th thead title tr tt u ul var video ",
+    )
+)
+"""Tags of HTML and of prose. They are not the markup of a call."""
+_content_tag = re.compile(r"result|response|output|observation|think|thought|reason", re.IGNORECASE).search
+"""Matches tags around results and reasoning, in which a call does not count."""
+_LONGEST_TAG = 300
+_LONGEST_LABEL = 60
+_LOOK_AHEAD = 420
+_MOST_TOKENS = 24
+_MOST_WORDS = 3
+_WINDOW = 4000
+"""How much of the text is looked at to find a name."""
+_READ_AGAIN, _FREE = 16, 1_000_000
+"""The budget for failed attempts: a multiple of the length of the text, and as much as short texts never need."""
+
+
+class ImprovisedCall(Struct, frozen=True):
+    """A call, its end, and the region that its surroundings give it."""
+
+    name: str
+    arguments: Arguments
+    end: int
+    region: Region
+
+
+class _Head(Struct):
+    """The state of the walk over what is before the name."""
+
+    position: int
+    is_first: bool
+    marked: bool = False
+    fence: str = ""
+    words: int = 0
+    """How many more plain words may be inside the bracket of a label."""
+
+
+class _Name(Struct, frozen=True):
+    """An offered name in the place of a name. In an envelope, which states its name itself, the tool is None."""
+
+    head: _Head
+    tool: Tool | None
+    end: int
+    in_tag: bool = False
+    tag: str = ""
+    """The word of the tag, if it is the name of the tool."""
+
+
+class Work:
+    """What failed attempts have cost. An attempt may read up to the end of the text, so their number is limited."""
+
+    __slots__ = ("_failed", "closers")
+
+    def __init__(self) -> None:
+        self._failed = 0
+        self.closers = Closers()
+
+    def charge(self, text: str, position: int) -> None:
+        self._failed += len(text) - position
+
+    def is_spent(self, length: int) -> bool:
+        return self._failed > _READ_AGAIN * length + _FREE
+
+
+class _More(Exception):
+    """The text ends before the decision."""
+
+
+class ImprovisedReader:
+    """Reads calls of the offered tools."""
+
+    def __init__(self, offered: OfferedNames, *, marked_only: bool = False) -> None:
+        self._offered = offered
+        self._marked_only = marked_only
+        self._work = Work()
+
+    def begins(self, text: str, at: int, *, final: bool, is_first: bool) -> bool | None:
+        """Whether a name and the beginning of its arguments follow; None if more text is needed."""
+        if self.is_prose(text, at):
+            return False
+        try:
+            source = plain_source(text, at, final=final, window=_WINDOW)
+            if source is None:
+                return None
+            name = self._find_name(source.text, source.inner(at), final=final, is_first=is_first)
+        except _More:
+            return None
+        if name is None:
+            return False
+        # Without markup before the name, only a closing tag makes it a marked call.
+        return name.head.marked or not self._marked_only or not final or _closing_mark_after(text, at) is not None
+
+    def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
+        """Return the tool that a line of a complete text seems to call; None if it calls none."""
+        if self.is_prose(text, at):
+            return None
+        source = plain_source(text, at, final=True, window=_WINDOW)
+        assert source is not None
+        name = self._find_name(source.text, source.inner(at), final=True, is_first=is_first)
+        if name is None:
+            return None
+        return name.tool.name if name.tool is not None else named_in(source.text, name.end, self._offered)
+
+    def is_prose(self, text: str, at: int) -> bool:
+        """Whether the line begins with a word that is neither a label nor an offered name. Most lines end here."""
+        word = _name(text, at)
+        if word is None or word.end() >= len(text):
+            return False
+        written = word[0]
+        return (
+            ":" not in written
+            and written.lower() not in _LABEL_SET
+            and self._offered.find(written.removesuffix(".call")) is None
+        )
+
+    def read(self, text: str, at: int, *, is_first: bool) -> list[ImprovisedCall]:
+        """Read the calls at `at`, the first character of a line, in a text that is complete; empty if there is none.
+
+        `is_first`: nothing but blanks is before it in the message.
+        """
+        if self._work.is_spent(len(text)):
+            return []
+        source = plain_source(text, at, final=True)
+        assert source is not None
+        plain, start = source.text, source.inner(at)
+        name = self._find_name(plain, start, final=True, is_first=is_first)
+        calls = [] if name is None else self._read_calls(plain, name)
+        if not calls and (name is not None or plain is not text):
+            self._work.charge(plain, start)
+        for call in calls:
+            call.arguments.repairs = source.mend(call.arguments.repairs)
+        return [ImprovisedCall(call.name, call.arguments, source.outer(call.end), call.region) for call in calls]
+
+    def _read_calls(self, text: str, name: _Name) -> list[ImprovisedCall]:
+        stated = self._read_arguments(text, name)
+        if not stated:
+            return []
+        last, head = stated[-1].arguments, name.head
+        end = _skip_closers(text, last.end, head) if head.marked or head.fence else _skip_tags(text, last.end)
+        if last.notation == "text" and text[end:].strip():
+            return []  # an element with a plain word as its name is a call only at the end
+        if last.is_open and end == last.end and text[end:].strip():
+            return []
+        if _closing_mark(text, last.end) is not None:
+            head.marked = True
+        if not _ends_line(text, end) and not self._continues(text, end):
+            return []
+        region = _region(text, end, head, last, stated[-1].tool)
+        if region is None or (self._marked_only and region != "marked"):
+            return []
+        if not all(fit(one.arguments, one.tool) and not _has_placeholder(one.arguments) for one in stated):
+            return []
+        ends = [one.arguments.end for one in stated[:-1]] + [end]
+        return [
+            ImprovisedCall(one.tool.name, one.arguments, edge, region) for one, edge in zip(stated, ends, strict=True)
+        ]
+
+    def _read_arguments(self, text: str, name: _Name) -> list[Stated]:
+        if name.tool is None:
+            return read_envelopes(text, name.end, self._offered)
+        read = read_after(text, name.end, name.tool, self._work.closers, in_tag=name.in_tag, tag=name.tag)
+        return [] if read is None else [Stated(name.tool, read)]
+
+    def _continues(self, text: str, position: int) -> bool:
+        """Whether another call begins on the same line."""
+        at = _blank(text, position).end()  # type: ignore[union-attr]
+        if _next_wrapper(text, at) is not None:
+            return True
+        return self._find_name(text, at, final=True, is_first=False) is not None
+
+    # ---- the walk to the name ----------------------------------------------------------------------------------------
+
+    def _find_name(self, text: str, at: int, *, final: bool, is_first: bool) -> _Name | None:
+        head = _Head(at, is_first)
+        for _ in range(_MOST_TOKENS):
+            position = head.position = _blank(text, head.position).end()  # type: ignore[union-attr]
+            if position >= len(text):
+                _require(text, position, final=final)
+                return None
+            character = text[position]
+            if character == "<":
+                found = self._take_tag(text, head, final=final)
+            elif character in "{[" and (found := self._take_object(text, head, final=final)) is not None:
+                pass
+            elif character in "`~":
+                found = self._take_fence(text, head, final=final)
+            else:
+                found = self._take_word(text, head, final=final)
+            if found is not None:
+                return found
+            if head.position == position:
+                return None
+        return None
+
+    def _take_fence(self, text: str, head: _Head, *, final: bool) -> _Name | None:
+        if not final and len(text) - head.position < _LONGEST_LABEL and "\n" not in text[head.position :]:
+            raise _More
+        fence = _fence(text, head.position)
+        if fence is None:
+            return None
+        label = fence[2].rpartition(":")[2]
+        tool = self._offered.find(label) if label else None
+        if fence[2].lower() in _CALL_LABELS or tool is not None:
+            head.marked = True
+        elif not head.marked and (not head.is_first or text[fence.end() : fence.end() + 1] in "<["):
+            return None  # the parser reads the markup inside the fence
+        head.fence, head.position = fence[1], fence.end()
+        return None if tool is None else self._check(text, head, tool, fence.end(), final=final)
+
+    def _take_tag(self, text: str, head: _Head, *, final: bool) -> _Name | None:
+        position = head.position
+        token = _token(text, position)
+        if token is not None:
+            head.position, head.marked = token.end(), True
+            return None
+        if not final and len(text) - position < _LONGEST_TAG and _whole_tag(text, position) is None:
+            raise _More
+        word = _tag_word(text, position)
+        if word is None or word[1].lower() in PROSE_TAGS or _content_tag(word[1]) is not None:
+            return None
+        for written, end in self._names_in_tag(text, position, word):
+            tool = self._offered.find(written)
+            if tool is not None:
+                head.marked = True
+                tag = written if end <= word.end() or " " in written else ""
+                return self._check(text, head, tool, end, in_tag=True, tag=tag, final=final)
+        rest = _tag_rest(text, word.end(), position + _LONGEST_TAG)
+        if rest is not None and not rest[0].endswith("/>"):
+            head.position, head.marked = rest.end(), True
+        return None
+
+    def _names_in_tag(self, text: str, position: int, word: re.Match[str]) -> list[tuple[str, int]]:
+        """Return what may be the name in a tag: its word, an attribute, or what follows the word."""
+        names: list[tuple[str, int]] = []
+        spaced = _blank_in_name(text, position)
+        if spaced is not None:
+            names.append((spaced[1], spaced.end() - 1))
+        if not _name_element(word[1]):
+            names.append((word[1], word.end()))
+        for before in (_named_attribute, _suffix):
+            lead = before(text, word.end(), word.end() + _LONGEST_TAG)
+            name = _name(text, lead.end()) if lead is not None else None
+            if name is not None:
+                names.append((name[0], name.end()))
+        return names
+
+    def _take_object(self, text: str, head: _Head, *, final: bool) -> _Name | None:
+        """Take a JSON object, or a list of them, that may state calls. It is read as a whole, later."""
+        stated = may_state(text, head.position, self._offered, final=final)
+        if stated is None:
+            raise _More
+        return _Name(head, None, head.position) if stated else None
+
+    def _take_word(self, text: str, head: _Head, *, final: bool) -> _Name | None:
+        position = head.position
+        if not final and len(text) - position < _LONGEST_LABEL and "\n" not in text[position:]:
+            raise _More  # a label may have several words
+        label = _label(text, position)
+        if label is not None:
+            head.position = label.end()
+            head.marked = head.marked or label["blank"] == ""
+            return None
+        name = _name(text, position)
+        if name is None:
+            self._take_sigil(text, head)
+            return None
+        written = name[0]
+        tool = self._offered.find(written)
+        if tool is None and ":" in written:
+            # default_api:NAME. The part after the last colon is the name.
+            tool, head.marked = self._offered.find(written.rpartition(":")[2]), True
+        if tool is None and written.endswith(".call"):
+            tool = self._offered.find(written[: -len(".call")])
+        if tool is not None:
+            return self._check(text, head, tool, name.end(), final=final)
+        word = _bracket_word(text, position) if head.words else None
+        if word is not None:
+            head.position, head.words = word.end(), head.words - 1
+        return None
+
+    def _take_sigil(self, text: str, head: _Head) -> None:
+        position = head.position
+        character, following = text[position], text[position + 1 : position + 2]
+        if character == "[":
+            # A list of objects or of numbers is not a label.
+            head.marked = head.marked or following.isalpha() or following == "["
+            head.position, head.words = position + 1, _MOST_WORDS
+        elif text.startswith("{{", position):
+            head.position, head.marked = position + 2, True
+        elif character in "@/!$|｜" or _is_symbol(character):
+            head.position, head.marked = position + 1, True
+        elif character in _NEUTRAL and (head.marked or character == '"'):
+            head.position += 1
+
+    def _check(
+        self, text: str, head: _Head, tool: Tool, position: int, *, in_tag: bool = False, tag: str = "", final: bool
+    ) -> _Name | None:
+        """Return the name if the beginning of its arguments follows."""
+        if not final and len(text) - position < _LOOK_AHEAD:
+            raise _More
+        if not begins(text, position, tool, in_tag=in_tag):
+            return None
+        if text.startswith("(", position) and head.words == _MOST_WORDS and text[head.position - 1] == "[":
+            return None  # [NAME(...)] is a list of calls in Python, which other formats read
+        if text.startswith("<", position):
+            head.marked = True
+        if text[head.position - 1 : head.position] == "[" and _setting(text, position) is not None:
+            return None  # [NAME] and settings below it, as in a configuration file
+        return _Name(head, tool, position, in_tag, tag)
+
+
+def _require(text: str, position: int, *, final: bool) -> None:
+    """Wait if the token at the position may continue after the text at hand."""
+    if not final and position >= len(text):
+        raise _More
+
+
+def _is_symbol(character: str) -> bool:
+    """Whether a character is a pictograph or a bullet of a terminal, which programs print before a call."""
+    return ord(character) > 0x2000 and unicodedata.category(character) == "So"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is after the arguments, and around the call.
+
+_closers = re.compile(
+    rf"""\s*(?:
+      </\s?{SIGIL}([^\W\d][\w.\- ]{{0,99}})\s*/?[|｜]{{0,2}}>
+    | <[|｜][^|｜<>\n]{{1,60}}[|｜]>
+    | <[\w:]{{1,60}}[|｜]>
+    | <{{2,3}}\[?/?(?:END|end|/)[\w\- ]{{1,40}}\]?>{{2,3}}
+    | \[/[\w\- ]{{1,40}}\]
+    | [\])}}>|;]
+    )""",
+    re.VERBOSE,
+).match
+_setting = re.compile(r"\][ \t]*\r?\n\s*[\w.\-]+[ \t]*[=:]").match
+_closing_mark_after = re.compile(r"</|\[/|[|｜]>").search
+_closing_mark = re.compile(
+    rf"\s*(?:</\s?{SIGIL}(?!(?:s|think\w*)\s*>)[^\W\d]|<[|｜]/|<[|｜]?\w*(?:tool|call)\w*[|｜]>|\[/)", re.IGNORECASE
+).match
+_next_wrapper = re.compile(rf"<{SIGIL}(?:[a-z]{{1,20}}[_:\-])?(?:tool|function|invoke)", re.IGNORECASE).match
+_fence_end = re.compile(r"\s*(?:`{3,}|~{3,})").match
+_placeholder = re.compile(r"<[^<>\n]{1,60}>|\.{3}|…|\[[^\[\]\n]{1,60}\]|\{\{?[^{}\n]{0,60}\}?\}|(?i:your)_\w+|\?+")
+
+
+def _skip_closers(text: str, position: int, head: _Head) -> int:
+    """Move over the closing tags, tokens, brackets and the fence of the wrapper."""
+    fence = head.fence
+    for _ in range(_MOST_TOKENS):
+        ended = _fence_end(text, position) if fence else None
+        if ended is not None:
+            fence, position = "", ended.end()
+            continue
+        found = _closers(text, position)
+        if found is None or (found[1] and found[1].lower() in PROSE_TAGS):
+            break
+        position = found.end()
+    return position
+
+
+def _skip_tags(text: str, position: int) -> int:
+    """Move over closing tags only: without an opener, a bracket belongs to something else."""
+    return _skip_closers(text, position, _Head(position, is_first=False)) if _closing_mark(text, position) else position
+
+
+def _ends_line(text: str, position: int) -> bool:
+    stop = text.find("\n", position)
+    return not text[position : len(text) if stop < 0 else stop].strip()
+
+
+def _region(text: str, end: int, head: _Head, read: Arguments, tool: Tool) -> Region | None:
+    if head.marked:
+        return "marked"
+    is_last = not text[end:].strip()
+    if head.is_first and is_last and read.notation != "none":
+        return "message"
+    return "last_line" if is_last and read.notation == "python" and not head.fence and not tool.is_exec else None
+
+
+def _has_placeholder(read: Arguments) -> bool:
+    """Whether a value stands for another one, as in an example: <path>, ..., YOUR_QUERY."""
+    return any(isinstance(value, str) and _placeholder.fullmatch(value.strip()) for value in read.values.values())
