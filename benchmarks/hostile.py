@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import gc
 import signal
 import sys
@@ -102,11 +103,11 @@ def readers() -> dict[str, Callable[[str], Any]]:
     }
     for name in ["auto", *(row.name for row in rows())]:
         for loose in (False, True) if name in ("auto", "hermes", "pythonic", "qwen3_coder") else (False,):
-            found[f"{name}{', loose' * loose}"] = lambda text, name=name, loose=loose: formats.parse(
-                text, name, TOOLS, loose=loose
+            found[f"{name}{', loose' * loose}"] = functools.partial(
+                formats.parse, format=name, tools=TOOLS, loose=loose
             )
             found[f"{name}{', loose' * loose}, streamed"] = stream(
-                lambda name=name, loose=loose: formats.parser(name, TOOLS, loose=loose), 16
+                functools.partial(formats.parser, name, TOOLS, loose=loose), 16
             )
     return found
 

@@ -40,6 +40,7 @@ from dragoman.extraction.suspects import (
 )
 from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
 from dragoman.formats.improvised.entry import IMPROVISED
+from dragoman.formats.registry import plan_for
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
 from dragoman.types import Change, Fault, InvalidCall, InvalidKind, Provenance, Reply, Tool, ToolCall
@@ -175,7 +176,7 @@ def find_loose(text: str, events: list[Event], settings: Settings) -> list[Candi
     if settings.format == "auto":
         from dragoman.formats.loose.stage import find_more
 
-        found = find_more(events, settings.book.tools)
+        found = find_more(events, settings.book.tools, plan_for("auto"))
     else:
         # Only one format was read; the loose search finds the calls of all others.
         inside = settings.starts_in_thinking

@@ -225,7 +225,7 @@ def _try_forms(view: View, name: Name, stop: int) -> Span | None:
         return found
     section = _SECTION.match(text, end, stop) if name.weight >= Weight.SECRET else None
     if section:
-        return _member(text, section.end(), name, stop)
+        return _member(view, section.end(), name, stop)
     typed = _TYPED_BEFORE.match(text, end, stop)
     if typed:
         return _judge(view, find_value(view, typed.end(), stop), name)
@@ -255,7 +255,7 @@ def _assigned(view: View, name: Name, assigned: re.Match[str], stop: int) -> Spa
     if first in _HOLDING and name.weight >= Weight.SECRET:
         held = _HELD.match(text, at, stop)
         if held:
-            return _member(text, held.end(), name, stop)
+            return _member(view, held.end(), name, stop)
     if first in _BLOCKS:
         block = _BLOCK.match(text, at, stop)
         if block:
@@ -270,14 +270,14 @@ def _assigned(view: View, name: Name, assigned: re.Match[str], stop: int) -> Spa
     return _judge(view, find_value(view, at, stop, literal=literal), name, literal=literal, stop=stop)
 
 
-def _member(text: str, at: int, name: Name, stop: int) -> Span | None:
+def _member(view: View, at: int, name: Name, stop: int) -> Span | None:
     """`"credentials": {"value": ...}`: the member that holds the secret of a table."""
     inside = name._replace(weight=weigh_table(name.key))
-    number = _NUMBER.match(text, at, stop)
+    number = _NUMBER.match(view.text, at, stop)
     if number:
         hides = is_secret_number(name.key, number.group(), inside.weight)
         return Span(at, number.end(), kind_of(name.key), CONTEXT, bare=True) if hides else None
-    return _judge(text, find_value(text, at, stop), inside, stop=stop)
+    return _judge(view, find_value(view, at, stop), inside, stop=stop)
 
 
 def _is_literal(view: View, start: int) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec import Struct
 
+from dragoman.args.loader import load
 from dragoman.errors import InvalidTool
 from dragoman.events import Event
 from dragoman.replies import fold
@@ -19,6 +20,7 @@ from dragoman.types import (
     Failure,
     JsonObject,
     Message,
+    Provenance,
     Reply,
     Request,
     Tool,
@@ -410,14 +412,8 @@ class Codec(ABC):
         plain = as_plain(body)
         flat = [plain] if isinstance(plain, dict) else plain if isinstance(plain, list) else []
         if flat and all(isinstance(each, dict) and _is_flat(each) for each in flat):
-            from dragoman.wire.builder import ReplyBuilder  # it imports this module
-
-            builder = ReplyBuilder(self.name, Prepared({}))
-            for each in flat:
-                builder.whole_call(each.get("id"), each["name"], next(each[key] for key in _FLAT if key in each))
-            builder.terminate()
-            builder.end()
-            return fold(builder.take()).calls
+            read = (_read_flat(each, f"call_{number}", self.name) for number, each in enumerate(flat, 1))
+            return [call for call in read if call is not None]
         return self.decode_reply(self.find_calls(plain)).calls
 
     @abstractmethod
@@ -441,3 +437,19 @@ def as_object(body: Any) -> JsonObject:
     if isinstance(body, bytes | bytearray | str):
         body = parse(bytes(body) if isinstance(body, bytearray) else body)
     return body if isinstance(body, dict) else {}
+
+
+def _read_flat(entry: JsonObject, made: str, wire: str) -> ToolCall | None:
+    loaded = load(next(entry[key] for key in _FLAT if key in entry))
+    if loaded.value is None or loaded.errors:
+        return None
+    identity = entry.get("id")
+    given = identity if isinstance(identity, str) and identity else None
+    return ToolCall(
+        given or made,
+        entry["name"],
+        loaded.value,
+        repairs=loaded.repairs,
+        provenance=Provenance("native", wire),
+        wire_id=given,
+    )

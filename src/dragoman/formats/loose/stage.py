@@ -19,7 +19,7 @@ from dragoman.formats.loose import Found, find_calls
 from dragoman.formats.nonce import NONCE, STALE_NONCE
 from dragoman.formats.notation import write_strict_json
 from dragoman.formats.parser import Parser
-from dragoman.formats.registry import plan_for
+from dragoman.formats.plan import Plan
 from dragoman.toolset import Toolset
 from dragoman.types import Provenance, ToolCall
 
@@ -177,15 +177,15 @@ class LooseParser:
         ]
 
 
-def find_more(events: Sequence[Event], tools: Toolset | None) -> list[ToolCall]:
-    """Return the calls that loose mode finds in a text; `events` are the result of `auto` for the same text.
+def find_more(events: Sequence[Event], tools: Toolset | None, plan: Plan) -> list[ToolCall]:
+    """Return the calls that loose mode finds in a text; `events` are the result of `auto`, whose plan is `plan`.
 
     The engine does not run again, and text without a bracket contains no call. A call that `auto` read without a
     marker becomes text again, as in loose mode, so the result may contain a call that `auto` found.
     """
     if not any(isinstance(event, TextDelta) and _bracket(event.text) for event in events):
         return []
-    plain = [_unread(event) for event in events]
+    plain = [_unread(event, plan) for event in events]
     if any(isinstance(event, CallEnded) for event in plain):
         return []
     received = "".join([event.raw for event in plain if hasattr(event, "raw")])
@@ -198,20 +198,22 @@ def find_more(events: Sequence[Event], tools: Toolset | None) -> list[ToolCall]:
     return calls
 
 
-def _unread(event: Event) -> Event:
+def _unread(event: Event, plan: Plan) -> Event:
     """Convert a call that loose mode leaves to the loose scanner to text; return any other event unchanged."""
     if isinstance(event, CallEnded):
-        format = event.call.provenance.format if event.call.provenance is not None else ""
+        read = event.call.provenance
+        if read is not None and read.region == "marked":
+            return event  # loose mode reads it as well
+        format = read.format if read is not None else ""
     elif isinstance(event, CallBroken):
         format = event.format
     else:
         return event
-    return TextDelta(event.raw) if format in (NONCE, STALE_NONCE) or _is_unmarked(format, event.raw) else event
+    return TextDelta(event.raw) if format in (NONCE, STALE_NONCE) or _is_unmarked(format, event.raw, plan) else event
 
 
-def _is_unmarked(format: str, raw: str) -> bool:
+def _is_unmarked(format: str, raw: str, plan: Plan) -> bool:
     """Whether an entry that loose mode does not use has read this; some formats have entries of both kinds."""
-    plan = plan_for("auto")
     readers = [reader for reader in (*plan.line_entries, *plan.message_entries) if reader.format == format]
     written = raw.lstrip()
     if not readers or written.startswith(tuple(plan.openers)):
