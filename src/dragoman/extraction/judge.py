@@ -119,6 +119,8 @@ def span_of(call: ToolCall) -> tuple[int, int]:
 
 def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
     """Return the calls that the parser of the text reported, in order."""
+    if not any(isinstance(event, CallEnded | CallRefused) for event in events):
+        return []
     regions = Regions(text, _spans(events))
     candidates: list[Candidate] = []
     # From the end, so that for every call it is known whether text follows.
@@ -151,6 +153,8 @@ def find_loose(text: str, events: list[Event], settings: Settings) -> list[Candi
         found = formats.parse(text, tools=settings.book.tools, loose=True, starts_in_thinking=inside).calls
     taken = SpanList(spans)
     free = [call for call in found if not taken.meets(span_of(call))]
+    if not free:
+        return []
     regions = Regions(text, [*spans, *(_without_quotes(text, span_of(call)) for call in free)])
     places = (regions.find(_without_quotes(text, span_of(call))) for call in free)
     return [Candidate(call, _loose_region(place), is_taken=False) for call, place in zip(free, places, strict=True)]
