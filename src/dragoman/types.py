@@ -58,7 +58,8 @@ class Provenance(Struct, frozen=True):
     span: tuple[int, int] = (0, 0)
     """Code-point offsets [start, end) in the text as received."""
     region: str = "answer"
-    """`answer`, `message` (the call is the whole message), `thinking`, or a loose region such as `prose` or `fence`."""
+    """`answer`, `message` (the call is the whole message), `thinking`, `quote`, `fence`, `code`, `comment`, `table`,
+    `string`, or a loose region such as `prose`."""
     level: str | None = None
     """The trust level, T5 to T0. `dragoman.extraction` sets it."""
     verdict: str | None = None

@@ -18,8 +18,8 @@ from dragoman.toolset import Toolset
 from dragoman.types import Message, Tool, ToolCall, ToolResult
 
 OFFERED = Toolset(TOOLS)
-# Each payload in four of the sixteen shapes.
-PLANTED = [(call, shape) for number, call in enumerate(PAYLOADS) for shape in list(SHAPES)[number % 4 :: 4]]
+# Each payload in two of the sixteen shapes. The benchmark runs all of them.
+PLANTED = [(call, shape) for number, call in enumerate(PAYLOADS) for shape in list(SHAPES)[number % 8 :: 8]]
 
 
 @pytest.mark.parametrize("trust", ["default", "compat"])
@@ -64,7 +64,7 @@ def test_a_changed_or_extended_copy_asks(change: str) -> None:
 
 def test_honest_runs_are_never_refused_and_rarely_ask() -> None:
     outcomes = Counter()
-    for _, conversation, call in honest_runs(20 * len(SCENARIOS), seed=5):
+    for _, conversation, call in honest_runs(12 * len(SCENARIOS), seed=5):
         outcomes[settle(write(call, "hermes") or "", call, OFFERED, "default", conversation)] += 1
     assert outcomes["refused"] == 0
     assert outcomes["ask"] <= 0.05 * outcomes.total()

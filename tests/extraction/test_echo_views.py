@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.extraction.text_views import alphanumerics, compact, piece, unescape, view
+from dragoman.extraction.text_views import alphanumerics, compact, piece, readings, unescape, view
 
 SENTENCE = 'Send "42" to <bob@example.com>, (please)'
 PLAIN = "send 42 to{bob example com{please"
@@ -104,3 +104,32 @@ def test_a_long_text_of_one_kind_has_a_view(unit: str) -> None:
     # What grew with the square of the length would take hours here.
     text = unit * (2_000_000 // len(unit))
     assert len(view(unescape(text))) <= 18 * len(text)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "\\",
+        "\\u003c",
+        "&lt",
+        "<b",
+        "<x>",
+        "<!--",
+        "/*",
+        "<?",
+        "=20",
+        "=3C",
+        "=\n",
+        "A" * 40,
+        "QUJD",
+        "A\n",
+        "%3c",
+        "<a b ",
+    ],
+)
+def test_a_long_text_of_one_kind_has_few_readings(unit: str) -> None:
+    # What grew with the square of the length would take minutes here.
+    text = unit * (400_000 // len(unit))
+    found = readings(text)
+    assert found[0] == text
+    assert sum(map(len, found)) <= 12 * len(text)

@@ -132,6 +132,8 @@ def span_of(call: ToolCall) -> tuple[int, int]:
 
 def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
     """Return the calls that the parser of the text reported, in order."""
+    if not any(isinstance(event, CallEnded | CallRefused) for event in events):
+        return []
     regions, spans = Regions(text, _spans(events)), SpanList(_spans(events))
     candidates: list[Candidate] = []
     # From the end, so that for every call it is known whether text follows.
@@ -185,6 +187,8 @@ def find_loose(text: str, events: list[Event], settings: Settings) -> list[Candi
         ).calls
     taken = SpanList(spans)
     free = [call for call in found if not taken.meets(span_of(call))]
+    if not free:
+        return []
     regions = Regions(text, [*spans, *(_without_quotes(text, span_of(call)) for call in free)])
     units = SpanList([*spans, *map(span_of, free)])
     return [Candidate(call, _loose_region(text, call, regions, units), is_taken=False) for call in free]

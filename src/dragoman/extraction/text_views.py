@@ -326,6 +326,7 @@ _inline_tag = re.compile(
 _empty_element = re.compile(
     r"<([a-z][\w:.\-]{0,40})(?:\s[^<>]{0,300})?>\s{0,20}</\1>|<[a-z][\w:.\-]{0,40}(?:\s[^<>]{0,300})?/>", re.IGNORECASE
 )
+_escaped_tag = re.compile(r"&(?:lt|amp|#)|\\(?:u003c|u\{3c\}|x3c)|%(?:25){0,2}3c", re.IGNORECASE)
 _comments = (("<!--", "-->"), ("/*", "*/"), ("<?", "?>"))
 _base64_run = re.compile(r"[A-Za-z0-9+/_\-]{16,}+(?:(?:\s|\\[nr]){1,8}[A-Za-z0-9+/_\-]{4,}+)*+")
 _LEAST_BASE64 = 24
@@ -335,15 +336,27 @@ _STANDARD_ALPHABET = str.maketrans("-_", "+/")
 
 
 def readings(text: str) -> list[str]:
-    """Return the content as it is, and decoded or without its markup, where that makes a difference."""
-    found = [text]
+    """Return the content as it is, and decoded or without its markup, where that makes a difference.
+
+    Two forms may be combined, such as base64 in quoted-printable, or tags in a string of JSON.
+    """
+    found = {text: None}
+    latest = [text]
+    for _ in range(2):
+        latest = [other for given in latest for other in _decode(given) if other and other not in found]
+        found |= dict.fromkeys(latest)
+    return list(found)
+
+
+def _decode(text: str) -> Iterator[str]:
     if "=" in text and _quoted_printable.search(text):
-        found.append(_octets.sub(_decode_octets, _soft_break.sub("", text)))
-    for given in tuple(found):
-        plain = _without_markup(given)
-        found += (plain, _tag.sub("", plain))
-    found += _decode_base64(text)
-    return list(dict.fromkeys(found))
+        yield _octets.sub(_decode_octets, _soft_break.sub("", text))
+    plain = _without_markup(text)
+    yield plain
+    yield _tag.sub("", plain)
+    yield _decode_base64(text)
+    if _escaped_tag.search(text):
+        yield unescape(text)
 
 
 def _decode_octets(match: re.Match[str]) -> str:
@@ -376,7 +389,7 @@ def _cut_out(text: str, opener: str, closer: str) -> str:
     return "".join((*kept, text[position:]))
 
 
-def _decode_base64(text: str) -> list[str]:
+def _decode_base64(text: str) -> str:
     """Return the texts in base64. Other characters may precede a run, so each of the four alignments is decoded."""
     found: list[str] = []
     for run in _base64_run.finditer(text):
@@ -388,4 +401,4 @@ def _decode_base64(text: str) -> list[str]:
             plain = b"\n".join(_plain_octets.findall(octets)).decode("utf-8", "ignore")
             if plain.isprintable() or any(mark in plain for mark in "{(<"):
                 found.append(plain)
-    return ["\n".join(found)] if any(found) else []
+    return "\n".join(found)
