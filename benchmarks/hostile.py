@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import gc
 import signal
 import sys
@@ -32,7 +31,7 @@ from dragoman.secrets import Scrubber, scrub
 from dragoman.tools import Error
 from dragoman.wire.framing import LineDecoder, SseDecoder
 
-SIZE = 65_536
+SIZE = 16_384
 MOST_TIMES = 2.3
 MOST_SECONDS_PER_MB = 8.0
 LEAST_SECONDS = 0.02
@@ -78,6 +77,14 @@ def tolerate(reader: Callable[[str], Any], *errors: type[Exception]) -> Callable
     return run
 
 
+def parse_as(name: str, loose: bool) -> Callable[[str], Any]:
+    return lambda text: formats.parse(text, name, TOOLS, loose=loose)
+
+
+def parser_of(name: str, loose: bool) -> Callable[[], Any]:
+    return lambda: formats.parser(name, TOOLS, loose=loose)
+
+
 def readers() -> dict[str, Callable[[str], Any]]:
     found: dict[str, Callable[[str], Any]] = {
         "scrub": scrub,
@@ -103,12 +110,9 @@ def readers() -> dict[str, Callable[[str], Any]]:
     }
     for name in ["auto", *(row.name for row in rows())]:
         for loose in (False, True) if name in ("auto", "hermes", "pythonic", "qwen3_coder") else (False,):
-            found[f"{name}{', loose' * loose}"] = functools.partial(
-                formats.parse, format=name, tools=TOOLS, loose=loose
-            )
-            found[f"{name}{', loose' * loose}, streamed"] = stream(
-                functools.partial(formats.parser, name, TOOLS, loose=loose), 16
-            )
+            called = f"{name}{', loose' * loose}"
+            found[called] = parse_as(name, loose)
+            found[f"{called}, streamed"] = stream(parser_of(name, loose), 16)
     return found
 
 
@@ -134,16 +138,17 @@ def measure(reader: Callable[[str], Any], make: hostile.Maker, size: int) -> tup
     return before, after
 
 
-def texts(step: int, offset: int) -> Iterator[tuple[str, hostile.Maker]]:
-    yield from hostile.alone()
-    if step:
-        yield from hostile.pairs(step=step, offset=offset)
+def texts(step: int, pairs: int, offset: int) -> Iterator[tuple[str, hostile.Maker]]:
+    yield from hostile.alone(hostile.FRAGMENTS[::step])
+    if pairs:
+        yield from hostile.pairs(step=pairs, offset=offset)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=SIZE, help="characters of the smaller text")
     parser.add_argument("--only", default="", help="readers whose name contains this")
+    parser.add_argument("--step", type=int, default=10, help="every so manieth fragment; 1 for a thorough survey")
     parser.add_argument("--pairs", type=int, default=0, help="also every so manieth pair of fragments; 0 for none")
     parser.add_argument("--offset", type=int, default=0, help="which of the pairs")
     given = parser.parse_args()
@@ -158,7 +163,7 @@ def main() -> None:
         if given.only not in name:
             continue
         reader("warm up")
-        for what, make in texts(given.pairs, given.offset):
+        for what, make in texts(given.step, given.pairs, given.offset):
             before, after = measure(reader, make, given.size)
             gc.collect(0)
             rate = after / (2 * given.size) * 1e6
