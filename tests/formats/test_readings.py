@@ -696,3 +696,44 @@ def test_half_of_a_surrogate_pair_is_replaced_with_a_named_repair(name: str) -> 
         assert call.arguments == {"to": "bo", "body": "a\ufffdb"}
         assert call.repairs == ("replaced_surrogate",)
     assert parsed.calls or parsed.broken
+
+
+# ---- residue of the protocol -----------------------------------------------------------------------------------------
+
+END_TOKENS = ["<|im_end|>", "</s>", "<eos>", "<eom>", "<|eot_id|>", "<|endoftext|>", "<end_of_turn>"]
+
+
+@pytest.mark.parametrize("token", END_TOKENS)
+@pytest.mark.parametrize("name", ["auto", "hermes", "glm45", "mistral"])
+def test_end_tokens_leave_the_end_of_the_text_only(name: str, token: str) -> None:
+    assert read(f"Done.{token}", name).text == "Done."
+    assert read(f"Done.{token}\n{token}\n", name).text == "Done."
+    for text in (f"A {token} token", f"{token} opens", f"<s>old{token} new", token[:-1]):
+        assert read(text, name).text == text
+    call = formats.render([("move", {"x": 1})], "hermes" if name == "auto" else name)
+    parsed = read(f"Now.\n{call}{token}", name)
+    assert (calls_of(parsed), parsed.text.strip()) == ([("move", {"x": 1})], "Now.")
+
+
+@pytest.mark.parametrize(
+    ("opener", "closer"),
+    [("<tool_result>", "</tool_result>"), ("<tool_response>", "</tool_response>"), ("~~~tool_result", "\n~~~")],
+)
+def test_invented_results_after_a_call_leave_the_text(opener: str, closer: str) -> None:
+    call = '<tool_call>\n{"name": "move", "arguments": {"x": 1}}\n</tool_call>'
+    block = f'{opener}\n{{"name": "move", "arguments": {{"x": 2}}}}{closer}'
+    parsed = read(f"Now.\n{call}\n{block}\nIt moved.")
+    assert calls_of(parsed) == [("move", {"x": 1})]
+    assert parsed.text.split() == ["Now.", "It", "moved."]
+    for text in (f"An example:\n{block}\nEnd.", f"{block}", f"{opener}\nopen"):
+        assert read(text).text == text
+
+
+def test_calls_before_the_end_of_reasoning_that_nothing_opened_are_drafts() -> None:
+    draft, call = (formats.render([("move", {"x": number})], "hermes") for number in (1, 2))
+    for closer in sorted(thinking.ORPHANS):
+        found = extract(f"I could do {draft}\n{closer}\n{call}", tools=TOOLS)
+        assert [each.arguments for each in found.calls] == [{"x": 2}], closer
+        assert [refused.call.arguments for refused in found.refused] == [{"x": 1}], closer
+    found = extract(f"<think>hm</think>{call}</think>", tools=TOOLS)
+    assert [each.arguments for each in found.calls] == [{"x": 2}]

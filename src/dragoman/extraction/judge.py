@@ -31,6 +31,7 @@ from dragoman.extraction.echo import Echo
 from dragoman.extraction.mistakes import write_notice
 from dragoman.extraction.responses import ConversationContext, ParsedResponse, receive
 from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
+from dragoman.formats.thinking import ORPHANS
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
 from dragoman.types import Change, Fault, InvalidCall, InvalidKind, Provenance, Reply, Tool, ToolCall
@@ -186,6 +187,7 @@ def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
     """Return the calls that the parser of the text reported, in order."""
     regions = Regions(text, [_span(event) for event in events if isinstance(event, CallEnded | CallBroken)])
     candidates: list[Candidate] = []
+    drafts = _find_drafts(events)
     # From the end, so that for every call it is known whether text follows.
     followed = False
     for event in reversed(events):
@@ -194,11 +196,24 @@ def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
         elif isinstance(event, CallEnded):
             inside = event.call.provenance.region if event.call.provenance is not None else "answer"
             place = regions.find(span_of(event.call))
-            region = place if place != "answer" else inside
+            region = "orphan_thinking" if event.call.id in drafts else place if place != "answer" else inside
             candidates.append(Candidate(event.call, region, followed and region != "message"))
         elif isinstance(event, CallRefused):
             candidates.append(Candidate(event.call, "thinking"))
     return candidates[::-1]
+
+
+def _find_drafts(events: list[Event]) -> set[str]:
+    """Return the ids of the calls before a tag that closes reasoning which nothing opened: the prompt opened it."""
+    drafts: set[str] = set()
+    for event in events:
+        if isinstance(event, ThinkingDelta):
+            return set()
+        if isinstance(event, CallEnded):
+            drafts.add(event.call.id)
+        elif isinstance(event, MarkerDropped) and event.raw.strip() in ORPHANS:
+            return drafts
+    return set()
 
 
 def find_loose(text: str, events: list[Event], settings: Settings) -> list[Candidate]:

@@ -25,7 +25,7 @@ from dragoman.types import Tool, ToolCall
 
 Level = Literal["T5", "T4", "T3", "T2", "T1", "T0"]
 
-_NEVER = frozenset({"thinking", "quote", "fence"})
+_NEVER = frozenset({"thinking", "orphan_thinking", "quote", "fence"})
 
 
 _WRAPPED = frozenset({"T5", "T4", "T3"})

@@ -528,6 +528,11 @@ class Cursor:
         self.note(span[0], "text", why)
         self.out.append(ThinkingDelta(raw) if self.refusing else TextDelta(raw))
 
+    @property
+    def follows_call(self) -> bool:
+        """Whether only blanks are between the last call and this tile."""
+        return False
+
     def enter_thinking(self, closer: str) -> None:
         """Start a stretch of reasoning that ends with this marker; the engine continues from here."""
 

@@ -431,6 +431,10 @@ class Parser(Cursor):
         self._after_call = False
         return True
 
+    @property
+    def follows_call(self) -> bool:
+        return self._after_call
+
     def enter_thinking(self, closer: str) -> None:
         self.drop()
         self._enter_thinking(closer)

@@ -9,6 +9,7 @@ from dragoman.formats.catalogue import ROWS
 from dragoman.formats.plan import Plan
 from dragoman.formats.template import Format
 from dragoman.formats.thinking import SuffixedThink, pairs
+from dragoman.formats.unmarked import RESIDUE
 
 _rows: dict[str, Format] = {row.name: row for row in ROWS}
 _aliases: dict[str, str] = {alias: row.name for row in ROWS for alias in row.aliases}
@@ -96,10 +97,10 @@ def _kept_plan(name: str, *, loose: bool, more_thinking: bool) -> Plan:
                 named=False,
                 unmarked=not loose,
                 thinking=pairs(named=more_thinking),
-                entries=(SuffixedThink(),),
+                entries=(SuffixedThink(), *RESIDUE),
             )
         else:
-            plan = Plan([row], named=True, thinking=pairs(named=more_thinking))
+            plan = Plan([row], named=True, thinking=pairs(named=more_thinking), entries=RESIDUE)
         _plans[key] = plan
     return plan
 

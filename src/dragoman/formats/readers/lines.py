@@ -210,12 +210,14 @@ def _read_notation(cursor: Cursor, arguments: Arguments, text: str) -> JsonObjec
 def _read_quoted(cursor: Cursor, arguments: Arguments, mended: Repaired) -> JsonObject | None:
     """Read an input in quotes: JSON that was encoded twice, or the text of a single parameter."""
     cursor.repair(*mended.rules)
+    key = single_parameter(arguments.tool)
+    if mended.value == "":
+        return {} if key is None else {key: ""}
     try:
-        found, rules = ({}, ()) if mended.value == "" else read_arguments(mended.value)
+        found, rules = read_arguments(mended.value)
     except NoCall as no_call:
         if str(mended.value).lstrip().startswith(("{", "[")):
             raise BrokenCall(str(no_call)) from None
-        key = single_parameter(arguments.tool)
         return None if key is None else {key: mended.value}
     cursor.repair(*rules)
     return found
