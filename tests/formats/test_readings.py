@@ -529,12 +529,18 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("written", SPELLINGS)
 def test_a_namespace_may_be_added_or_missing_if_the_match_is_unique(written: str) -> None:
-    found = NAMESPACED.find(written)
+    found = NAMESPACED.find(written, dotted=True)
     assert (found.name if found else None) == SPELLINGS[written]
     parsed = read(f'<tool_call>{{"name": "{written}", "arguments": {{}}}}</tool_call>', tools=NAMESPACED)
     assert [(call.name, call.known_tool) for call in parsed.calls] == [
         (SPELLINGS[written] or written, found is not None)
     ]
+
+
+def test_a_method_of_an_object_is_no_call_of_a_tool() -> None:
+    for text in ("client.find(x=1)", "[client.find(x=1)]", "```python\nclient.find(x=1)\n```"):
+        assert read(text, tools=NAMESPACED).calls == []
+        assert formats.parse(text, tools=NAMESPACED, loose=True).calls == []
 
 
 def test_a_name_in_another_namespace_is_reported() -> None:

@@ -402,7 +402,7 @@ class Cursor:
                 self.repairs.append(rule)
 
     def find_tool(self, name: str) -> Tool | None:
-        return None if self.tools is None else self.tools.find(name)
+        return None if self.tools is None else self.tools.find(name, dotted=True)
 
     def require_offered(self, name: str) -> None:
         """The gate of unmarked formats: raise NotACall if no tool of this name is offered."""

@@ -66,6 +66,8 @@ class GlmLine(UnmarkedEntry):
         arguments = Arguments(cursor.start_call(name))
         if key is None:
             arguments.take((yield from read_object(cursor, _line_body)))
+            if "closed_brackets" in cursor.repairs and "closed_wrapper" not in cursor.repairs:
+                raise BrokenCall("the object does not end on its line")
         else:
             yield from arguments.read_value(cursor, key, _line_end, to_end=True)
         arguments.finish(cursor, name)
