@@ -743,3 +743,18 @@ def test_calls_before_the_end_of_reasoning_that_nothing_opened_are_drafts() -> N
         assert [refused.call.arguments for refused in found.refused] == [{"x": 1}], closer
     found = extract(f"<think>hm</think>{call}</think>", tools=TOOLS)
     assert [each.arguments for each in found.calls] == [{"x": 2}]
+
+
+def test_the_closer_of_gemma_may_stand_inside_a_string() -> None:
+    call = '<|tool_call>call:search{query:<|"|>a <tool_call|> b<|"|>,limit:2}<tool_call|>'
+    assert calls_of(read(call, "gemma4")) == [("search", {"query": "a <tool_call|> b", "limit": 2})]
+    # The first string is not closed, and the delimiter belongs to the next call.
+    two = '<|tool_call>call:search{query:<|"|>a<tool_call|><|tool_call>call:search{query:<|"|>b<|"|>}<tool_call|>'
+    assert calls_of(read(two, "gemma4")) == [("search", {"query": "b"})]
+
+
+def test_labels_may_stand_before_the_name_in_a_tag() -> None:
+    text = '<invoke id="toolu_1" name="search"><parameter name="query">a</parameter></invoke>'
+    parsed = read(text)
+    assert calls_of(parsed) == [("search", {"query": "a"})]
+    assert parsed.calls[0].repairs == ("dropped_attribute",)

@@ -421,7 +421,7 @@ class Cursor:
             raise BrokenCall(f"{name[:40]!r} is not a tool name")  # a placeholder, or a counter
         self.committed = True
         tool = self.find_tool(name)
-        if tool is not None and fold(without_namespace(name)) != fold(tool.name):
+        if tool is not None and tool.name != name and fold(without_namespace(name)) != fold(tool.name):
             self.repair("unwrapped_name")
         self.started = tool.name if tool else without_namespace(name) if self.tools is None else name
         if not self.refusing:

@@ -279,7 +279,7 @@ class ReadValue(Waiting):
         self.exits = exits.literals
         self.following = Markers((*first, *exits))
         """What may follow the closer. If anything else follows, the closer is part of the value."""
-        self.beyond = Markers((*exits, *openers))
+        self.beyond = Markers((*exits, *openers, *(("</",) if self.is_tag else ())))
         """What may follow the end of the call if the closer of its last value is missing."""
         # If a template writes each argument on its own line, the next one cannot begin inside a line.
         unframed = (*closers, *exits, *(() if trail else first))

@@ -222,6 +222,7 @@ def read_children(cursor: Cursor, arguments: Arguments, name: str, body: JsonBod
 
 _WORDS = ("tool_call", "toolcall", "tool-call", "invoke", "function_call")
 _open_tags = Markers(f"<{word} " for word in _WORDS)
+_LABELS = ("id", "call_id", "type", "index")
 _NAME_KEYS = ("name", "tool", "tool_name", "function")
 _ARGUMENT_KEYS = ("arguments", "args", "parameters", "input")
 _MAX_GIVEN = 50
@@ -277,6 +278,9 @@ class TagWithName(Entry):
         assert opener is not None
         cursor.position += len(opener)
         first = yield from read_attribute(cursor)
+        while first is not None and first[0] in _LABELS:
+            cursor.repair("dropped_attribute")
+            first = yield from read_attribute(cursor)
         if first is None or first[0] not in _NAME_KEYS or not _is_key(first[1].strip()):
             raise NotACall("the tag has no tool name")
         name = first[1].strip()
