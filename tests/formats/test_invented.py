@@ -28,7 +28,7 @@ CHUNKINGS = ((1,), (5,), (17, 2, 40))
 # improvement, enter the new figure. The goal: 412 of 457 rows (90 %) right, none wrong, partial or silent, and no decoy
 # taken for a call. `text` counts the rows with `said` (85) whose remaining text is right, `partial` the rows with only
 # some of their calls, `silent` the missed rows about which nothing is reported.
-AT_LEAST = {"right": 333, "text": 64, "parsed right": 312}
+AT_LEAST = {"right": 334, "text": 64, "parsed right": 313}
 AT_MOST = {"wrong": 0, "partial": 0, "silent": 63, "parsed wrong": 0, "decoys taken": 43}
 
 Calls = list[tuple[str, str]]

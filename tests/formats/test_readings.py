@@ -758,3 +758,39 @@ def test_labels_may_stand_before_the_name_in_a_tag() -> None:
     parsed = read(text)
     assert calls_of(parsed) == [("search", {"query": "a"})]
     assert parsed.calls[0].repairs == ("dropped_attribute",)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_call"),
+    [
+        ('<|tool_call_start|>[search(query="a"', True),
+        ('<|tool_call_start|>[search(query="a")', True),
+        ('<|tool_call_start|>[search(query="a', False),
+        ('<|tool_call_start|>[search(query="a", limit=2', False),
+        ('<|tool_call_start|>[search(query="a",', False),
+    ],
+)
+def test_a_call_in_python_that_lacks_only_its_brackets_is_a_call(text: str, is_call: bool) -> None:
+    parsed = read(text, "lfm2")
+    assert calls_of(parsed) == ([("search", {"query": "a"})] if is_call else [])
+    assert all("closed_wrapper" in call.repairs for call in parsed.calls)
+    assert parsed.calls or parsed.broken
+
+
+@pytest.mark.parametrize("name", ["kimi_k3", "minimax_m3"])
+def test_formats_with_tags_of_their_own_get_an_end_too(name: str) -> None:
+    text = formats.render([("send", {"to": "bo", "body": "Hi"})], name)
+    complete = [
+        text[:end]
+        for end in range(len(text))
+        if calls_of(read(text[:end], name)) == [("send", {"to": "bo", "body": "Hi"})]
+    ]
+    assert complete
+    assert all(text.index("Hi") + 2 < len(each) for each in complete)
+
+
+@pytest.mark.parametrize(("body", "arguments"), [('{"x": 1}', {"x": 1}), ("[1]", None)])
+def test_a_native_call_with_an_unknown_key_has_no_empty_arguments(body: str, arguments: Any) -> None:
+    found = extract({"tool_calls": [{"name": "move", "payload": json.loads(body)}]}, tools=TOOLS)
+    assert [call.arguments for call in found.calls] == ([] if arguments is None else [arguments])
+    assert bool(found.invalid) == (arguments is None)

@@ -302,7 +302,7 @@ class ReadValue(Waiting):
         cursor.position += length
         if not is_closed:
             cursor.repair("closed_argument")
-            text = self._without_foreign_closer(cursor, text)
+            text = self._without_foreign_closer(cursor, text, key)
         self.settle(cursor, scope, key, text, stated, streamed=is_text)
 
     def settle(
@@ -327,8 +327,10 @@ class ReadValue(Waiting):
         scope.arguments[key] = value
         scope.first = False
 
-    def _without_foreign_closer(self, cursor: Cursor, text: str) -> str:
+    def _without_foreign_closer(self, cursor: Cursor, text: str, key: str) -> str:
         """Take off the closer of another element, which the model wrote in the place of this one."""
+        if self.is_tag and f"</{key}>" in text and f"<{key}" not in text and text.partition(f"</{key}>")[2].strip():
+            raise BrokenCall(f"text after the end of {key!r}")
         closer = _last_closer(text) if self.is_tag else None
         if closer is None or f"<{closer[1]}" in text[: closer.start()]:
             return text

@@ -412,6 +412,10 @@ def _read_call(cursor: Cursor, name: str) -> Reader:
     while True:
         marker, ahead = cursor.look_now(_token) or (yield from cursor.look(_token))
         cursor.position += ahead
+        if marker is None and cursor.position >= len(cursor.text) and arguments.read:
+            cursor.ended = False
+            cursor.repair("closed_wrapper")
+            break
         if marker is None:
             raise BrokenCall("text between two parameters") if cursor.position < len(cursor.text) else Truncated
         mark = cursor.begin()
