@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from dragoman.errors import ConfigError
 from dragoman.extraction.echo import EchoIndex, EchoReader
 from dragoman.formats.envelope import NoCall, read_envelope
 from dragoman.replies import fold
@@ -143,9 +142,7 @@ def receive(response: Any, tools: Toolset | None, taken: frozenset[str] = frozen
     wire = find_wire(response)
     if wire is not None:
         return _from_reply(get(wire).decode_reply(response, sent))
-    if not isinstance(response, Mapping):
-        raise ConfigError(f"{type(response).__name__} is not a reply", hint="decode the body before it is extracted")
-    return _from_mapping(response, sent)
+    return _from_mapping(response, sent) if isinstance(response, Mapping) else ParsedResponse()
 
 
 _BLOCKS = ("text", "tool_use", "thinking")

@@ -402,16 +402,17 @@ class Codec(ABC):
         """
         plain = as_plain(body)
         flat = [plain] if isinstance(plain, dict) else plain if isinstance(plain, list) else []
-        if flat and all(isinstance(each, dict) and _is_flat(each) for each in flat):
-            from dragoman.wire.builder import ReplyBuilder  # it imports this module
+        if not flat or not all(isinstance(each, dict) and _is_flat(each) for each in flat):
+            return self.decode_reply(self.find_calls(plain)).calls
+        from dragoman.wire.builder import ReplyBuilder  # it imports this module
 
-            builder = ReplyBuilder(self.name, Prepared({}))
-            for each in flat:
-                builder.whole_call(each.get("id"), each["name"], next(each[key] for key in _FLAT if key in each))
-            builder.terminate()
-            builder.end()
-            return fold(builder.take()).calls
-        return self.decode_reply(self.find_calls(plain)).calls
+        builder = ReplyBuilder(self.name, Prepared({}))
+        for each in flat:
+            identity = next((each[key] for key in ("id", "toolUseId", "call_id") if key in each), None)
+            builder.whole_call(identity, each["name"], next(each[key] for key in _FLAT if key in each))
+        builder.terminate()
+        builder.end()
+        return fold(builder.take()).calls
 
     @abstractmethod
     def write_result(self, result: ToolResult) -> JsonObject: ...
