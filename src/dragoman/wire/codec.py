@@ -401,18 +401,11 @@ class Codec(ABC):
         every wire.
         """
         plain = as_plain(body)
-        flat = [plain] if isinstance(plain, dict) else plain if isinstance(plain, list) else []
-        if not flat or not all(isinstance(each, dict) and _is_flat(each) for each in flat):
-            return self.decode_reply(self.find_calls(plain)).calls
-        from dragoman.wire.builder import ReplyBuilder  # it imports this module
-
-        builder = ReplyBuilder(self.name, Prepared({}))
-        for each in flat:
-            identity = next((each[key] for key in ("id", "toolUseId", "call_id") if key in each), None)
-            builder.whole_call(identity, each["name"], next(each[key] for key in _FLAT if key in each))
-        builder.terminate()
-        builder.end()
-        return fold(builder.take()).calls
+        if isinstance(plain, dict):
+            plain = _complete(plain)
+        elif isinstance(plain, list):
+            plain = [_complete(each) if isinstance(each, dict) else each for each in plain]
+        return self.decode_reply(self.find_calls(plain)).calls
 
     @abstractmethod
     def write_result(self, result: ToolResult) -> JsonObject: ...
@@ -425,9 +418,12 @@ class Codec(ABC):
 _FLAT = ("arguments", "parameters", "args", "input")
 
 
-def _is_flat(entry: JsonObject) -> bool:
-    """Whether an object states a call by itself, in the form of no wire."""
-    return isinstance(entry.get("name"), str) and any(key in entry for key in _FLAT) and "type" not in entry
+def _complete(entry: JsonObject) -> JsonObject:
+    """Return a flat call with its arguments under the key of every wire; each wire reads its own."""
+    given = next((key for key in _FLAT if key in entry), None)
+    if given is None or "type" in entry or not isinstance(entry.get("name"), str):
+        return entry
+    return {**dict.fromkeys(_FLAT, entry[given]), **entry}
 
 
 def as_object(body: Any) -> JsonObject:
