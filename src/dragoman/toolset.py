@@ -134,11 +134,12 @@ class Toolset:
             return cls([tools])
         return cls(tools)
 
-    def find(self, name: str) -> Tool | None:
+    def find(self, name: str, *, dotted: bool = False) -> Tool | None:
         """Return the tool of that name: exact, or unique without case, dashes, underscores, dots and namespace.
 
         A namespace (`github.`, `mcp__github__`) may be missing in the name or in that of the tool. If both have one,
-        they must agree.
+        they must agree. A name with an unknown namespace before a dot may be a method in source code, so it is found
+        only with `dotted`.
         """
         tool = self._by_name.get(name)
         if tool is not None:
@@ -149,10 +150,10 @@ class Toolset:
             return tool
         bare = without_namespace(name)
         if bare != name:
-            return self._by_name.get(bare) or folded.get(fold(bare)) or self._find_namespaced(bare)
-        return self._find_namespaced(name)
+            return self._by_name.get(bare) or folded.get(fold(bare)) or self._find_namespaced(bare, dotted)
+        return self._find_namespaced(name, dotted)
 
-    def _find_namespaced(self, name: str) -> Tool | None:
+    def _find_namespaced(self, name: str, dotted: bool) -> Tool | None:
         """Return the only tool whose name differs by a namespace in front, on either side."""
         if self._by_tail is None:
             self._by_tail = {}
@@ -162,6 +163,8 @@ class Toolset:
         found = self._by_tail.get(fold("".join(_split(name))))
         if found is not None:
             return found
+        if "." in name and not dotted:
+            return None
         folded = self._by_fold or self._fold_names()
         stripped = {match.name: match for tail in _tails(name) if (match := folded.get(tail)) is not None}
         return next(iter(stripped.values())) if len(stripped) == 1 else None

@@ -28,8 +28,8 @@ CHUNKINGS = ((1,), (5,), (17, 2, 40))
 # improvement, enter the new figure. The goal: 412 of 457 rows (90 %) right, none wrong, partial or silent, and no decoy
 # taken for a call. `text` counts the rows with `said` (85) whose remaining text is right, `partial` the rows with only
 # some of their calls, `silent` the missed rows about which nothing is reported.
-AT_LEAST = {"right": 440, "text": 53, "parsed right": 400}
-AT_MOST = {"wrong": 0, "partial": 0, "silent": 63, "parsed wrong": 0, "decoys taken": 67}
+AT_LEAST = {"right": 440, "text": 64, "parsed right": 400}
+AT_MOST = {"wrong": 0, "partial": 0, "silent": 63, "parsed wrong": 0, "decoys taken": 0}
 
 Calls = list[tuple[str, str]]
 

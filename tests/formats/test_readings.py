@@ -529,12 +529,18 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("written", SPELLINGS)
 def test_a_namespace_may_be_added_or_missing_if_the_match_is_unique(written: str) -> None:
-    found = NAMESPACED.find(written)
+    found = NAMESPACED.find(written, dotted=True)
     assert (found.name if found else None) == SPELLINGS[written]
     parsed = read(f'<tool_call>{{"name": "{written}", "arguments": {{}}}}</tool_call>', tools=NAMESPACED)
     assert [(call.name, call.known_tool) for call in parsed.calls] == [
         (SPELLINGS[written] or written, found is not None)
     ]
+
+
+def test_a_method_of_an_object_is_no_call_of_a_tool() -> None:
+    for text in ("client.find(x=1)", "[client.find(x=1)]", "```python\nclient.find(x=1)\n```"):
+        assert read(text, tools=NAMESPACED).calls == []
+        assert formats.parse(text, tools=NAMESPACED, loose=True).calls == []
 
 
 def test_a_name_in_another_namespace_is_reported() -> None:
@@ -696,3 +702,95 @@ def test_half_of_a_surrogate_pair_is_replaced_with_a_named_repair(name: str) -> 
         assert call.arguments == {"to": "bo", "body": "a\ufffdb"}
         assert call.repairs == ("replaced_surrogate",)
     assert parsed.calls or parsed.broken
+
+
+# ---- residue of the protocol -----------------------------------------------------------------------------------------
+
+END_TOKENS = ["<|im_end|>", "</s>", "<eos>", "<eom>", "<|eot_id|>", "<|endoftext|>", "<end_of_turn>"]
+
+
+@pytest.mark.parametrize("token", END_TOKENS)
+@pytest.mark.parametrize("name", ["auto", "hermes", "glm45", "mistral"])
+def test_end_tokens_leave_the_end_of_the_text_only(name: str, token: str) -> None:
+    assert read(f"Done.{token}", name).text == "Done."
+    assert read(f"Done.{token}\n{token}\n", name).text == "Done."
+    for text in (f"A {token} token", f"{token} opens", f"<s>old{token} new", token[:-1]):
+        assert read(text, name).text == text
+    call = formats.render([("move", {"x": 1})], "hermes" if name == "auto" else name)
+    parsed = read(f"Now.\n{call}{token}", name)
+    assert (calls_of(parsed), parsed.text.strip()) == ([("move", {"x": 1})], "Now.")
+
+
+@pytest.mark.parametrize(
+    ("opener", "closer"),
+    [("<tool_result>", "</tool_result>"), ("<tool_response>", "</tool_response>"), ("~~~tool_result", "\n~~~")],
+)
+def test_invented_results_after_a_call_leave_the_text(opener: str, closer: str) -> None:
+    call = '<tool_call>\n{"name": "move", "arguments": {"x": 1}}\n</tool_call>'
+    block = f'{opener}\n{{"name": "move", "arguments": {{"x": 2}}}}{closer}'
+    parsed = read(f"Now.\n{call}\n{block}\nIt moved.")
+    assert calls_of(parsed) == [("move", {"x": 1})]
+    assert parsed.text.split() == ["Now.", "It", "moved."]
+    for text in (f"An example:\n{block}\nEnd.", f"{block}", f"{opener}\nopen"):
+        assert read(text).text == text
+
+
+def test_calls_before_the_end_of_reasoning_that_nothing_opened_are_drafts() -> None:
+    draft, call = (formats.render([("move", {"x": number})], "hermes") for number in (1, 2))
+    for closer in sorted(thinking.ORPHANS):
+        found = extract(f"I could do {draft}\n{closer}\n{call}", tools=TOOLS)
+        assert [each.arguments for each in found.calls] == [{"x": 2}], closer
+        assert [refused.call.arguments for refused in found.refused] == [{"x": 1}], closer
+    found = extract(f"<think>hm</think>{call}</think>", tools=TOOLS)
+    assert [each.arguments for each in found.calls] == [{"x": 2}]
+
+
+def test_the_closer_of_gemma_may_stand_inside_a_string() -> None:
+    call = '<|tool_call>call:search{query:<|"|>a <tool_call|> b<|"|>,limit:2}<tool_call|>'
+    assert calls_of(read(call, "gemma4")) == [("search", {"query": "a <tool_call|> b", "limit": 2})]
+    # The first string is not closed, and the delimiter belongs to the next call.
+    two = '<|tool_call>call:search{query:<|"|>a<tool_call|><|tool_call>call:search{query:<|"|>b<|"|>}<tool_call|>'
+    assert calls_of(read(two, "gemma4")) == [("search", {"query": "b"})]
+
+
+def test_labels_may_stand_before_the_name_in_a_tag() -> None:
+    text = '<invoke id="toolu_1" name="search"><parameter name="query">a</parameter></invoke>'
+    parsed = read(text)
+    assert calls_of(parsed) == [("search", {"query": "a"})]
+    assert parsed.calls[0].repairs == ("dropped_attribute",)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_call"),
+    [
+        ('<|tool_call_start|>[search(query="a"', True),
+        ('<|tool_call_start|>[search(query="a")', True),
+        ('<|tool_call_start|>[search(query="a', False),
+        ('<|tool_call_start|>[search(query="a", limit=2', False),
+        ('<|tool_call_start|>[search(query="a",', False),
+    ],
+)
+def test_a_call_in_python_that_lacks_only_its_brackets_is_a_call(text: str, is_call: bool) -> None:
+    parsed = read(text, "lfm2")
+    assert calls_of(parsed) == ([("search", {"query": "a"})] if is_call else [])
+    assert all("closed_wrapper" in call.repairs for call in parsed.calls)
+    assert parsed.calls or parsed.broken
+
+
+@pytest.mark.parametrize("name", ["kimi_k3", "minimax_m3"])
+def test_formats_with_tags_of_their_own_get_an_end_too(name: str) -> None:
+    text = formats.render([("send", {"to": "bo", "body": "Hi"})], name)
+    complete = [
+        text[:end]
+        for end in range(len(text))
+        if calls_of(read(text[:end], name)) == [("send", {"to": "bo", "body": "Hi"})]
+    ]
+    assert complete
+    assert all(text.index("Hi") + 2 < len(each) for each in complete)
+
+
+@pytest.mark.parametrize(("body", "arguments"), [('{"x": 1}', {"x": 1}), ("[1]", None)])
+def test_a_native_call_with_an_unknown_key_has_no_empty_arguments(body: str, arguments: Any) -> None:
+    found = extract({"tool_calls": [{"name": "move", "payload": json.loads(body)}]}, tools=TOOLS)
+    assert [call.arguments for call in found.calls] == ([] if arguments is None else [arguments])
+    assert bool(found.invalid) == (arguments is None)

@@ -75,11 +75,13 @@ def test_named_formats_agree_with_the_recordings(vectors: list[dict[str, Any]], 
     assert all(entry["reason"].strip() for entry in entries)
     assert wrong - explained.keys() == set(), "wrong, and not explained"
     assert explained.keys() - wrong == set(), "explained, and right by now"
-    assert share(judged) >= 92.6
+    assert share(judged) >= 92.8
+    impossible = {entry["id"] for entry in entries if entry.get("impossible")}
+    assert share([(identity, right) for identity, right in judged if identity not in impossible]) >= 96
 
 
 def test_auto_agrees_without_knowing_the_format(vectors: list[dict[str, Any]], scorer: ModuleType) -> None:
-    assert share(list(judge(vectors, scorer, lambda vector: "auto"))) >= 88
+    assert share(list(judge(vectors, scorer, lambda vector: "auto"))) >= 89.8
 
 
 @pytest.mark.parametrize("size", [1, 4])

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from dragoman.errors import ConfigError
 from dragoman.extraction.echo import EchoIndex
 from dragoman.extraction.echo_reader import EchoReader
+from dragoman.formats.envelope import NoCall, read_envelope
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, Message, Reply, Text, Thinking, ToolCall, ToolResult
@@ -149,9 +149,7 @@ def receive(response: Any, tools: Toolset | None, taken: frozenset[str] = frozen
     wire = find_wire(response)
     if wire is not None:
         return _from_reply(get(wire).decode_reply(response, sent))
-    if not isinstance(response, Mapping):
-        raise ConfigError(f"{type(response).__name__} is not a reply", hint="decode the body before it is extracted")
-    return _from_mapping(response, sent)
+    return _from_mapping(response, sent) if isinstance(response, Mapping) else ParsedResponse()
 
 
 _BLOCKS = ("text", "tool_use", "thinking")
@@ -193,7 +191,7 @@ def _from_mapping(response: Mapping[str, Any], sent: Prepared) -> ParsedResponse
     """Read a mapping of `text` (or `content`) and `tool_calls`. Each may be missing."""
     builder = ReplyBuilder("native", sent)
     for entry in _entries(response.get("tool_calls")):
-        builder.whole_call(*_read_entry(entry))
+        builder.whole_call(*_read_entry(entry, sent.tools))
     builder.terminate()
     builder.end()
     found = _from_reply(fold(builder.take()))
@@ -207,7 +205,7 @@ def _entries(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given] if isinstance(given, Mapping) else []
 
 
-def _read_entry(entry: Any) -> tuple[Any, Any, Any]:
+def _read_entry(entry: Any, tools: Toolset | None) -> tuple[Any, Any, Any]:
     """Return id, name and arguments of one call in the form of OpenAI, Anthropic, Gemini, Bedrock, Ollama, or flat."""
     if not isinstance(entry, Mapping):
         return None, None, None
@@ -215,5 +213,16 @@ def _read_entry(entry: Any) -> tuple[Any, Any, Any]:
         (entry[key] for key in ("function", "functionCall", "toolUse") if isinstance(entry.get(key), Mapping)), entry
     )
     identity = entry.get("id") or entry.get("call_id") or inner.get("id") or inner.get("toolUseId")
+    if not any(key in inner for key in _ARGUMENTS):
+        return identity, inner.get("name"), _read_others(inner, tools)
     arguments = next((inner[key] for key in _ARGUMENTS if key in inner), None)
     return identity, inner.get("name"), dict(arguments) if isinstance(arguments, Mapping) else arguments
+
+
+def _read_others(entry: Mapping[str, Any], tools: Toolset | None) -> Any:
+    """Return the arguments under an unusual key; a list, which no tool accepts, if they are not understood."""
+    try:
+        (call,) = read_envelope(dict(entry), tools).calls
+    except (NoCall, ValueError) as error:
+        return [str(error)] if isinstance(entry.get("name"), str) else None
+    return call.arguments

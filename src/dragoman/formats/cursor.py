@@ -404,7 +404,7 @@ class Cursor:
                 self.repairs.append(rule)
 
     def find_tool(self, name: str) -> Tool | None:
-        return None if self.tools is None else self.tools.find(name)
+        return None if self.tools is None else self.tools.find(name, dotted=True)
 
     def require_offered(self, name: str) -> None:
         """The gate of unmarked formats: raise NotACall if no tool of this name is offered."""
@@ -423,7 +423,7 @@ class Cursor:
             raise BrokenCall(f"{name[:40]!r} is not a tool name")  # a placeholder, or a counter
         self.committed = True
         tool = self.find_tool(name)
-        if tool is not None and fold(without_namespace(name)) != fold(tool.name):
+        if tool is not None and tool.name != name and fold(without_namespace(name)) != fold(tool.name):
             self.repair("unwrapped_name")
         self.started = tool.name if tool else without_namespace(name) if self.tools is None else name
         if not self.refusing:
@@ -534,6 +534,11 @@ class Cursor:
     def begins_message(self) -> bool:
         """Whether only white space is before the tile."""
         return True
+
+    @property
+    def follows_call(self) -> bool:
+        """Whether only blanks are between the last call and this tile."""
+        return False
 
     def enter_thinking(self, closer: str) -> None:
         """Start a stretch of reasoning that ends with this marker; the engine continues from here."""

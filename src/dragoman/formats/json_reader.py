@@ -187,7 +187,9 @@ def _reach_neighbour(cursor: Cursor) -> Generator[None, None, bool]:
 
 def _understand(cursor: Cursor, value: Any, body: JsonBody) -> Envelope:
     try:
-        envelope = read_envelope(value, cursor.tools, name_is_key=body.name_is_key, strict=body.strict)
+        # A name that had to be repaired is not enough for a call.
+        strict = body.strict or "expression_as_text" in cursor.repairs
+        envelope = read_envelope(value, cursor.tools, name_is_key=body.name_is_key, strict=strict)
     except NoCall as no_call:
         if body.bare and not no_call.broken:
             raise NotACall(str(no_call)) from None

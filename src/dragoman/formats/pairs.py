@@ -279,7 +279,7 @@ class ReadValue(Waiting):
         self.exits = exits.literals
         self.following = Markers((*first, *exits))
         """What may follow the closer. If anything else follows, the closer is part of the value."""
-        self.beyond = Markers((*exits, *openers))
+        self.beyond = Markers((*exits, *openers, *(("</",) if self.is_tag else ())))
         """What may follow the end of the call if the closer of its last value is missing."""
         # If a template writes each argument on its own line, the next one cannot begin inside a line.
         unframed = (*closers, *exits, *(() if trail else first))
@@ -302,7 +302,7 @@ class ReadValue(Waiting):
         cursor.position += length
         if not is_closed:
             cursor.repair("closed_argument")
-            text = self._without_foreign_closer(cursor, text)
+            text = self._without_foreign_closer(cursor, text, key)
         self.settle(cursor, scope, key, text, stated, streamed=is_text)
 
     def settle(
@@ -327,8 +327,10 @@ class ReadValue(Waiting):
         scope.arguments[key] = value
         scope.first = False
 
-    def _without_foreign_closer(self, cursor: Cursor, text: str) -> str:
+    def _without_foreign_closer(self, cursor: Cursor, text: str, key: str) -> str:
         """Take off the closer of another element, which the model wrote in the place of this one."""
+        if self.is_tag and f"</{key}>" in text and f"<{key}" not in text and text.partition(f"</{key}>")[2].strip():
+            raise BrokenCall(f"text after the end of {key!r}")
         closer = _last_closer(text) if self.is_tag else None
         if closer is None or f"<{closer[1]}" in text[: closer.start()]:
             return text

@@ -437,6 +437,10 @@ class Parser(Cursor):
     def begins_message(self) -> bool:
         return self._message_is_blank
 
+    @property
+    def follows_call(self) -> bool:
+        return self._after_call
+
     def enter_thinking(self, closer: str) -> None:
         self.drop()
         self._enter_thinking(closer)

@@ -326,7 +326,7 @@ class Plan:
         self.drops: set[str] = set()
         self.thinking: dict[str, str] = dict(thinking)
         # Without its opener, a phrase that ends the reasoning of other models is only a phrase.
-        self._phrases = {closer for closer in self.thinking.values() if is_word(closer)}
+        self._phrases = {closer for closer in self.thinking.values() if closer[0].isalpha()}
         self.line_entries: list[Entry] = []
         self.message_entries: list[Entry] = []
         self._lanes: dict[tuple[str, bool], LexerState] = {}

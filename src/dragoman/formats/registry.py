@@ -10,6 +10,7 @@ from dragoman.formats.improvised.entry import Improvised
 from dragoman.formats.plan import Plan
 from dragoman.formats.template import Format
 from dragoman.formats.thinking import SuffixedThink, pairs
+from dragoman.formats.unmarked import RESIDUE
 
 _rows: dict[str, Format] = {row.name: row for row in ROWS}
 _aliases: dict[str, str] = {alias: row.name for row in ROWS for alias in row.aliases}
@@ -96,12 +97,12 @@ def _kept_plan(name: str, *, loose: bool, more_thinking: bool) -> Plan:
                 (row for row in _rows.values() if row.in_auto),
                 named=False,
                 thinking=pairs(named=more_thinking),
-                entries=(SuffixedThink(),),
+                entries=(SuffixedThink(), *RESIDUE),
                 unmarked=not loose,
                 improvised=Improvised(marked_only=loose),
             )
         else:
-            plan = Plan([row], named=True, thinking=pairs(named=more_thinking))
+            plan = Plan([row], named=True, thinking=pairs(named=more_thinking), entries=RESIDUE)
         _plans[key] = plan
     return plan
 

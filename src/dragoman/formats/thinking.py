@@ -68,6 +68,10 @@ def pairs(*, named: bool) -> list[tuple[str, str]]:
     return [pair for wrapper in WRAPPERS if named or not wrapper.named for pair in wrapper.pairs]
 
 
+ORPHANS = frozenset(closer for _, closer in pairs(named=True) if "think" in closer.lower() or closer.startswith("</"))
+"""Closers that mean nothing but the end of reasoning. Without an opener, the reply began inside its reasoning."""
+
+
 class SuffixedThink(Entry):
     """`<think:suffix>`, closed by a tag with the same suffix. Each checkpoint has its own suffix."""
 

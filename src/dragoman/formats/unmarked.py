@@ -8,7 +8,7 @@ from collections.abc import Generator
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader
 from dragoman.formats.json_reader import HeldCalls, JsonBody, read_calls, read_object, report, report_held, run_to
 from dragoman.formats.steps import EndLine, Scope
-from dragoman.formats.template import Entry, UnmarkedEntry
+from dragoman.formats.template import Entry, Place, UnmarkedEntry
 
 # --------------------------------------------------------------------------------------------------------------------
 # JSON calls without a marker: the whole message, a fenced whole message, or, if a format allows it, anywhere.
@@ -231,3 +231,66 @@ class NameThenBraces(UnmarkedEntry):
         cursor.repair("name_before_braces")
         cursor.require_arguments(name, arguments)
         cursor.finish_call(name, arguments)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Residue of the protocol: end tokens behind the answer, and results that the model invents after its own call.
+
+_END_TOKENS = (
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "</s>",
+    "<eos>",
+    "<eom>",
+    "<end_of_turn>",
+)
+_ends_reply = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, _END_TOKENS))}))+\s*\Z").match
+_may_end_reply = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, _END_TOKENS))}))*\s*(?:<[|/\w]{{0,16}})?\Z").match
+
+
+class EndTokens(Entry):
+    """Tokens that end a reply, at its end. Elsewhere they are text."""
+
+    format = ""
+    openers = _END_TOKENS
+
+    def read(self, cursor: Cursor) -> Reader:
+        while not cursor.final:
+            if _may_end_reply(cursor.text, cursor.position) is None:
+                raise NotACall("the reply goes on after the token")
+            yield
+        if cursor.refusing or _ends_reply(cursor.text, cursor.position) is None:
+            raise NotACall("the reply goes on after the token")
+        cursor.position = len(cursor.text)
+
+
+class InventedResult(Entry):
+    """A block of results directly after a call. The model invented it; calls inside it do not count."""
+
+    format = ""
+    place: Place = "line"
+
+    def __init__(self, opener: str, closer: str) -> None:
+        self.openers = (opener,)
+        self._opener = Markers(self.openers)
+        self._closer = Markers((closer,))
+
+    def read(self, cursor: Cursor) -> Reader:
+        if not cursor.follows_call or cursor.refusing:
+            raise NotACall("no call stands before the results")
+        yield from cursor.expect(self._opener)
+        if not (yield from run_to(cursor, self._closer)):
+            raise NotACall("the results do not end")
+        yield from cursor.expect(self._closer)
+
+
+_TAGS = ("tool_result", "tool_results", "tool_response", "function_results", "function_result")
+RESIDUE: tuple[Entry, ...] = (
+    EndTokens(),
+    *(InventedResult(f"<{tag}>", f"</{tag}>") for tag in _TAGS),
+    InventedResult("~~~tool_result", "\n~~~"),
+    InventedResult("```tool_result", "\n```"),
+)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec import Struct
 
-from dragoman.args.loader import load
 from dragoman.errors import InvalidTool
 from dragoman.events import Event
 from dragoman.replies import fold
@@ -20,7 +19,6 @@ from dragoman.types import (
     Failure,
     JsonObject,
     Message,
-    Provenance,
     Reply,
     Request,
     Tool,
@@ -410,10 +408,10 @@ class Codec(ABC):
         every wire.
         """
         plain = as_plain(body)
-        flat = [plain] if isinstance(plain, dict) else plain if isinstance(plain, list) else []
-        if flat and all(isinstance(each, dict) and _is_flat(each) for each in flat):
-            read = (_read_flat(each, f"call_{number}", self.name) for number, each in enumerate(flat, 1))
-            return [call for call in read if call is not None]
+        if isinstance(plain, dict):
+            plain = _complete(plain)
+        elif isinstance(plain, list):
+            plain = [_complete(each) if isinstance(each, dict) else each for each in plain]
         return self.decode_reply(self.find_calls(plain)).calls
 
     @abstractmethod
@@ -427,9 +425,12 @@ class Codec(ABC):
 _FLAT = ("arguments", "parameters", "args", "input")
 
 
-def _is_flat(entry: JsonObject) -> bool:
-    """Whether an object states a call by itself, in the form of no wire."""
-    return isinstance(entry.get("name"), str) and any(key in entry for key in _FLAT) and "type" not in entry
+def _complete(entry: JsonObject) -> JsonObject:
+    """Return a flat call with its arguments under the key of every wire; each wire reads its own."""
+    given = next((key for key in _FLAT if key in entry), None)
+    if given is None or "type" in entry or not isinstance(entry.get("name"), str):
+        return entry
+    return {**dict.fromkeys(_FLAT, entry[given]), **entry}
 
 
 def as_object(body: Any) -> JsonObject:
@@ -437,19 +438,3 @@ def as_object(body: Any) -> JsonObject:
     if isinstance(body, bytes | bytearray | str):
         body = parse(bytes(body) if isinstance(body, bytearray) else body)
     return body if isinstance(body, dict) else {}
-
-
-def _read_flat(entry: JsonObject, made: str, wire: str) -> ToolCall | None:
-    loaded = load(next(entry[key] for key in _FLAT if key in entry))
-    if loaded.value is None or loaded.errors:
-        return None
-    identity = entry.get("id")
-    given = identity if isinstance(identity, str) and identity else None
-    return ToolCall(
-        given or made,
-        entry["name"],
-        loaded.value,
-        repairs=loaded.repairs,
-        provenance=Provenance("native", wire),
-        wire_id=given,
-    )

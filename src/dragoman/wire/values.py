@@ -292,9 +292,9 @@ def join_texts(parts: Iterable[Part]) -> str:
 def as_plain(body: Any) -> Any:
     """Return JSON values from an object of an official client, or from a list of such objects.
 
-    Raises ConfigError for an object that states no such form: an empty result would hide the mistake.
+    Raises ConfigError for an object that has no such form: an empty result would hide the mistake.
     """
-    if body is None or isinstance(body, dict | str | bytes | bytearray):
+    if body is None or isinstance(body, dict | str | bytes | bytearray | bool | int | float):
         return body
     if isinstance(body, Mapping):
         return dict(body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.formats.plan import compile_entry
 from dragoman.formats.readers.python import MarkedCalls
 from dragoman.formats.template import THINK, Format
 from dragoman.formats.unmarked import JsonAnywhere, NoisyTag, ToolsTag
@@ -112,7 +113,7 @@ ROWS: tuple[Format, ...] = (
     Format(
         name="phi4",
         template="functools{calls}",
-        also=("functools{call}",),
+        entries=(compile_entry(Format(name="phi4", strict_envelope=True), "functools{call}"),),
         aliases=("functools", "firefunction_v2"),
         family="B",
         models="Phi-4-mini, FireFunction v2",

@@ -359,6 +359,10 @@ def _read_kimi_call(cursor: Cursor, attributes: dict[str, str]) -> Reader:
         opener, ahead = cursor.look_now(_tags) or (yield from cursor.look(_tags))
         if opener is None:
             cursor.position += ahead
+            if cursor.position >= len(cursor.text) and arguments.read:
+                cursor.ended = False
+                cursor.repair("closed_wrapper")
+                break
             raise BrokenCall("text between two arguments") if cursor.position < len(cursor.text) else Truncated
         cursor.position += ahead
         mark = cursor.begin()

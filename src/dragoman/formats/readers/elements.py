@@ -225,6 +225,7 @@ def read_children(cursor: Cursor, arguments: Arguments, name: str, body: JsonBod
 
 _WORDS = ("tool_call", "toolcall", "tool-call", "invoke", "function_call")
 _open_tags = Markers(f"<{word} " for word in _WORDS)
+_LABELS = ("id", "call_id", "type", "index")
 _NAME_KEYS = ("name", "tool", "tool_name", "function")
 _ARGUMENT_KEYS = ("arguments", "args", "parameters", "input")
 _MAX_GIVEN = 50
@@ -280,6 +281,9 @@ class TagWithName(Entry):
         assert opener is not None
         cursor.position += len(opener)
         first = yield from read_attribute(cursor)
+        while first is not None and first[0] in _LABELS:
+            cursor.repair("dropped_attribute")
+            first = yield from read_attribute(cursor)
         if first is None or first[0] not in _NAME_KEYS or not _is_key(first[1].strip()):
             raise NotACall("the tag has no tool name")
         name = first[1].strip()
@@ -414,6 +418,10 @@ def _read_call(cursor: Cursor, name: str) -> Reader:
     while True:
         marker, ahead = cursor.look_now(_token) or (yield from cursor.look(_token))
         cursor.position += ahead
+        if marker is None and cursor.position >= len(cursor.text) and arguments.read:
+            cursor.ended = False
+            cursor.repair("closed_wrapper")
+            break
         if marker is None:
             raise BrokenCall("text between two parameters") if cursor.position < len(cursor.text) else Truncated
         mark = cursor.begin()

@@ -56,6 +56,7 @@ class Dialect:
         self.quotes = Markers((quote,))
         self.string_stops = Markers((quote, closer))
         self.bare_stops = Markers((quote, closer, ",", "}", "]"))
+        self.next_string = Markers((quote, "call:"))
         self.after_string = Markers((",", "}", "]", closer))
         self.values = Markers((quote, '"', "{", "[", "}", "]", closer))
         literal = re.escape(quote)
@@ -213,6 +214,9 @@ class GemmaReader:
                 cursor.quiet = None
                 continue
             if hit[1] == dialect.closer:
+                if (yield from self._goes_on_after_closer(cursor.since(mark))):
+                    self._say(cursor.position + len(dialect.closer))
+                    continue
                 value = self._close_at_end(cursor.since(mark), doubtful=doubtful)
                 break
             following, ahead = yield from cursor.look(dialect.after_string, len(dialect.quote))
@@ -235,6 +239,25 @@ class GemmaReader:
             self._say(cursor.position + len(dialect.quote))
         cursor.delta('"')
         return value
+
+    def _goes_on_after_closer(self, text: str) -> Generator[None, None, bool]:
+        """Whether the closer is part of the string: the delimiter follows, and no other call begins before it."""
+        cursor, dialect = self.cursor, self.dialect
+        if self._checks <= 0 or text.rstrip().endswith(("}", "]")):
+            return False
+        self._checks -= 1
+        while True:
+            start = cursor.position + len(dialect.closer)
+            hit = dialect.next_string.find(cursor.text, start, final=cursor.final)
+            if hit is not None and hit[1] is not None:
+                break
+            if cursor.final:
+                return False
+            yield
+        if hit[1] != dialect.quote:
+            return False
+        following, _ = yield from cursor.look(dialect.after_string, hit[0] + len(dialect.quote) - cursor.position)
+        return following is not None
 
     def _say(self, stop: int) -> None:
         cursor = self.cursor

@@ -66,6 +66,8 @@ class GlmLine(UnmarkedEntry):
         arguments = Arguments(cursor.start_call(name))
         if key is None:
             arguments.take((yield from read_object(cursor, _line_body)))
+            if "closed_brackets" in cursor.repairs and "closed_wrapper" not in cursor.repairs:
+                raise BrokenCall("the object does not end on its line")
         else:
             yield from arguments.read_value(cursor, key, _line_end, to_end=True)
         arguments.finish(cursor, name)
@@ -210,12 +212,14 @@ def _read_notation(cursor: Cursor, arguments: Arguments, text: str) -> JsonObjec
 def _read_quoted(cursor: Cursor, arguments: Arguments, mended: Repaired) -> JsonObject | None:
     """Read an input in quotes: JSON that was encoded twice, or the text of a single parameter."""
     cursor.repair(*mended.rules)
+    key = single_parameter(arguments.tool)
+    if mended.value == "":
+        return {} if key is None else {key: ""}
     try:
-        found, rules = ({}, ()) if mended.value == "" else read_arguments(mended.value)
+        found, rules = read_arguments(mended.value)
     except NoCall as no_call:
         if str(mended.value).lstrip().startswith(("{", "[")):
             raise BrokenCall(str(no_call)) from None
-        key = single_parameter(arguments.tool)
         return None if key is None else {key: mended.value}
     cursor.repair(*rules)
     return found

@@ -261,8 +261,24 @@ class PythonReader:
                 continue
             if cursor.position == len(cursor.text):
                 cursor.quiet = PassThrough(scanner.wakes, "silent")
+            if cursor.final and self.style.marked and not scanner.in_string:
+                return self._close_at_end(name, mark)
             yield from cursor.need()
             cursor.quiet = None
+
+    def _close_at_end(self, name: str, mark: Mark) -> PythonCall:
+        """Add the brackets of a call with which the text ended. Inside a value, the text is truncated."""
+        cursor = self.cursor
+        cursor.quiet = None
+        text = cursor.since(mark)
+        try:
+            call, _ = self._understand(name, text, closing=True)
+        except (Unreadable, BrokenCall):
+            call = None
+        if call is None or _value_over(text) is None or not _AT_THE_END.issuperset(call.rules):
+            cursor.ended = True
+            raise Truncated
+        return PythonCall(call.name, call.arguments, (*call.rules, "closed_wrapper"))
 
     def _settle(self, name: str, mark: Mark) -> Generator[None, None, PythonCall]:
         text = self.cursor.since(mark)
@@ -470,6 +486,8 @@ class MarkedCalls(Entry):
 
 _ends = re.compile(r"(?:```)?(?:\s*(?:<\|[\w/]{1,40}\|>|</s>|<eos>))*\s*\Z").match
 _MOST_ENDS = 200
+_value_over = re.compile(r"(?:[\"'}\]]|[=\[,\s](?:True|False|None))\s*\Z").search
+_AT_THE_END = frozenset(("closed_brackets", "positional_arguments", "closed_wrapper"))
 _line_over = re.compile(r"[ \t\r]*(?=\n|<|\Z)").match
 _line_may_go_on = re.compile(r"[ \t\r]*\Z").match
 

@@ -30,7 +30,8 @@ def wrap_calls(body: Any) -> JsonObject:
         blocks: list[Any] = []
         for entry in dicts(body):
             inner = entry.get("content") if "role" in entry else None
-            blocks += inner if isinstance(inner, list) else [entry]
+            block = {"type": "tool_use", **entry} if "name" in entry else entry
+            blocks += inner if isinstance(inner, list) else [block]
         return {"content": blocks}
     if not isinstance(body, dict):
         return {"content": []}
