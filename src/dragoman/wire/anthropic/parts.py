@@ -214,6 +214,7 @@ def write_error(failure: Failure) -> JsonObject:
 
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PDF = "application/pdf"
+_SOURCE = frozenset({"type", "media_type", "data", "url"})
 
 
 def _find_type(part: Image | File, data: str) -> str:
@@ -266,6 +267,8 @@ def _write_text(data: str) -> JsonObject | None:
 def read_image(block: JsonObject) -> Image:
     source = as_dict(block.get("source"))
     extra = without(block, "type", "source")
+    if source.keys() - _SOURCE:
+        extra["source"] = source
     if source.get("type") == "base64" and isinstance(source.get("data"), str):
         return Image(None, source["data"], as_text(source.get("media_type")) or None, wrap(extra))
     if source.get("type") == "url" and isinstance(source.get("url"), str):
@@ -278,6 +281,8 @@ def read_document(block: JsonObject) -> File:
     source = as_dict(block.get("source"))
     name = as_text(block.get("title"))
     extra = without(block, "type", "source", "title")
+    if source.keys() - _SOURCE and source.get("type") in ("base64", "text", "url"):
+        extra["source"] = source
     data, kind = source.get("data"), as_text(source.get("media_type"))
     if source.get("type") == "base64" and isinstance(data, str):
         return File(name, data, None, kind or None, wrap(extra))
@@ -325,10 +330,11 @@ def write_thinking(part: Thinking) -> JsonObject | None:
     extra = own(part.extra)
     data, signature = extra.get("data"), as_text(extra.get("signature"))
     if isinstance(data, str) and not part.text:
-        return {"type": "redacted_thinking", "data": data}
+        return {"type": "redacted_thinking", **extra}
     if not part.text and not signature:
         return None
-    return {"type": "thinking", "thinking": part.text, "signature": signature}
+    rest = {name: value for name, value in extra.items() if name not in ("data", "signature")}
+    return {"type": "thinking", "thinking": part.text, "signature": signature, **rest}
 
 
 def write_call(call: ToolCall | InvalidCall) -> JsonObject:
@@ -396,9 +402,10 @@ def _find_words(block: JsonObject) -> str:
 def read_thinking(block: JsonObject) -> Thinking | None:
     if block.get("type") == "redacted_thinking":
         data = as_text(block.get("data"))
-        return Thinking("", {WIRE: {"data": data}}) if data else None
+        return Thinking("", {WIRE: without(block, "type")}) if data else None
     text, signature = as_text(block.get("thinking")), as_text(block.get("signature"))
-    return Thinking(text, {WIRE: {"signature": signature}}) if text or signature else None
+    rest = without(block, "type", "thinking", "signature")
+    return Thinking(text, {WIRE: {"signature": signature, **rest}}) if text or signature else None
 
 
 def read_call(block: JsonObject, fallback: str) -> ToolCall | InvalidCall:
@@ -538,7 +545,7 @@ def read_settings(body: JsonObject, others: list[Any]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name stands under the name of this wire."""
     rest = without(body, *_KNOWN, *_OPTIONS.names.values())
     options = _OPTIONS.read(body)
-    options.update(_read_choice(body.get("tool_choice")))
+    options.update(_read_choice(body.get("tool_choice"), rest))
     _read_reasoning(as_dict(body.get("thinking")), as_dict(body.get("output_config")), options, rest)
     metadata = as_dict(body.get("metadata"))
     if isinstance(metadata.get("user_id"), str):
@@ -549,9 +556,11 @@ def read_settings(body: JsonObject, others: list[Any]) -> dict[str, Any]:
     return add_own(options, rest, others, WIRE)
 
 
-def _read_choice(given: Any) -> dict[str, Any]:
+def _read_choice(given: Any, rest: JsonObject) -> dict[str, Any]:
     choice = as_dict(given)
     options: dict[str, Any] = {}
+    if choice.keys() - {"type", "name", "disable_parallel_tool_use"}:
+        rest["tool_choice"] = without(choice, "type", "name", "disable_parallel_tool_use")
     mode = {"auto": "auto", "any": "required", "none": "none"}.get(as_text(choice.get("type")))
     if mode is not None:
         options["tool_choice"] = mode

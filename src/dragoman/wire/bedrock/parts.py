@@ -456,8 +456,8 @@ def write_call(call: ToolCall | InvalidCall) -> JsonObject:
     """A call. One that could not be read goes out without arguments; it never ran."""
     arguments = call.arguments if isinstance(call, ToolCall) else {}
     written: JsonObject = {"toolUseId": call.id, "name": call.name, "input": arguments}
-    if call.extra and "type" in own(call.extra):
-        written["type"] = own(call.extra)["type"]
+    if call.extra:
+        written.update({name: value for name, value in own(call.extra).items() if name != "cachePoint"})
     return {"toolUse": written}
 
 
@@ -521,8 +521,13 @@ def read_call(use: JsonObject, fallback: str) -> ToolCall | InvalidCall:
     wire_id = as_text(use.get("toolUseId")) or None
     name = as_text(use.get("name"))
     return values.read_call(
-        WIRE, wire_id or fallback, name, use.get("input"), wire_id, values.wrap_own(odd_type(use), WIRE)
+        WIRE, wire_id or fallback, name, use.get("input"), wire_id, values.wrap_own(_odd_fields(use), WIRE)
     )
+
+
+def _odd_fields(use: JsonObject) -> JsonObject:
+    rest = {name: value for name, value in use.items() if name not in ("toolUseId", "name", "input", "type")}
+    return {**odd_type(use), **rest}
 
 
 def read_answers(content: Any) -> str | list[Text | Image | File]:

@@ -98,7 +98,8 @@ def _write_assistant(parts: list[Part], quirks: Quirks, losses: list[Loss]) -> J
 
 def write_result(result: ToolResult, quirks: Quirks) -> JsonObject:
     content = write_result_content(result, takes_images=quirks.result_images)
-    return {"role": "tool", "tool_call_id": result.call_id, "content": content}
+    own = as_dict(result.extra.get(WIRE)) if result.extra else {}
+    return {"role": "tool", "tool_call_id": result.call_id, "content": content, **own}
 
 
 # ---- tools ---------------------------------------------------------------------------------------------------------

@@ -84,7 +84,8 @@ class MessageReader:
     def _add_result(self, entry: JsonObject) -> None:
         identity = as_text(entry.get("tool_call_id")) or next(iter(self._waiting), "")
         self._waiting.pop(identity, None)
-        result = ToolResult(identity, self._names.get(identity, ""), read_result_content(entry.get("content")))
+        content = read_result_content(entry.get("content"))
+        result = ToolResult(identity, self._names.get(identity, ""), content, extra=_own(entry))
         if self._messages and self._messages[-1].role == "tool":
             self._messages[-1].parts.append(result)
         else:

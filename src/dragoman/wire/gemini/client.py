@@ -41,6 +41,7 @@ from dragoman.wire.gemini.parts import (
     read_media,
     read_own,
     read_usage,
+    write_own,
     write_part,
 )
 from dragoman.wire.history import History
@@ -414,7 +415,7 @@ def write_history(history: History, quirks: Quirks, losses: list[Loss]) -> JsonO
     if not contents:
         losses.append(Loss("inserted", "history", "a first user message, without which the wire takes no conversation"))
         contents.append({"role": "user", "parts": [{"text": "Continue."}]})
-    system = [{"text": part.text} for part in history.system if part.text.strip()]
+    system = [{"text": part.text, **write_own(own_of(part))} for part in history.system if part.text.strip()]
     return {"contents": contents, **({"systemInstruction": {"parts": system}} if system else {})}
 
 

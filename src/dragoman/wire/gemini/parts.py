@@ -204,7 +204,8 @@ _IMAGES: Mapping[str, str] = {
 _FILES: Mapping[str, str] = {"pdf": "application/pdf", "txt": "text/plain", "csv": "text/csv", "html": "text/html"}
 _CALLS = (ToolCall, InvalidCall)
 _CONTENTS = frozenset(_KINDS)
-_NOT_BESIDE = frozenset({"thought_signature", "displayName", "part", "call", "inside"})
+_NOT_BESIDE = frozenset({"thought_signature", "displayName", "part", "call", "inside", "blob"})
+_BLOB = frozenset({"displayName", "mimeType", "data", "fileUri"})
 _BESIDE = frozenset({"thought", "thoughtSignature", *_KINDS})
 
 
@@ -275,6 +276,9 @@ def read_media(part: JsonObject) -> Image | File:
     name = as_text(blob.get("displayName"))
     if name:
         own["displayName"] = name
+    rest = {field: value for field, value in blob.items() if field not in _BLOB and value is not None}
+    if rest:
+        own["blob"] = rest
     media_type = as_text(blob.get("mimeType")) or None
     data = _standard(as_text(blob.get("data"))) if inline is not None else None
     url = as_text(blob.get("fileUri")) if inline is None else None
@@ -323,7 +327,7 @@ def write_part(part: Part) -> JsonObject | None:
 
 def write_media(part: Image | File) -> JsonObject | None:
     own = own_of(part)
-    named = {"displayName": own["displayName"]} if "displayName" in own else {}
+    named = {**({"displayName": own["displayName"]} if "displayName" in own else {}), **as_dict(own.get("blob"))}
     data, media_type = part.data, part.media_type
     held = split_data_url(part.url) if data is None and part.url else None
     if held is not None:
@@ -374,7 +378,8 @@ def _recognise(part: Image | File, data: str) -> str:
 
 # What a response may hold from Gemini 3 on.
 _INSIDE = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
-_OWN_FIELDS = ("willContinue", "scheduling")
+_RESULT_FIELDS = frozenset({"id", "name", "response", "parts"})
+_NOT_OF_RESULT = frozenset({"response", "parts", "thought_signature", "thought"})
 
 
 class ResultWriter:
@@ -402,7 +407,7 @@ class ResultWriter:
         inside += own.get("parts", ())
         if inside:
             body["parts"] = inside
-        body.update({name: own[name] for name in _OWN_FIELDS if name in own})
+        body.update({name: value for name, value in own.items() if name not in _NOT_OF_RESULT})
         return {"functionResponse": body}
 
     def _place_content(self, result: ToolResult, inside: list[JsonObject]) -> str:
@@ -468,7 +473,7 @@ def read_result(given: JsonObject) -> ToolResult:
     if media:
         words = [Text(text)] if text else []
         result = replace(result, content=[*words, *media])
-    own = {name: body[name] for name in _OWN_FIELDS if name in body} | read_own(given)
+    own = {name: value for name, value in body.items() if name not in _RESULT_FIELDS} | read_own(given)
     others = [entry for entry in dicts(body.get("parts")) if not _is_media(camel(entry))]
     if others:
         own["parts"] = others

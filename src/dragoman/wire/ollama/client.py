@@ -86,7 +86,8 @@ def write_messages(messages: list[Message], losses: list[Loss]) -> list[JsonObje
 
 
 def _write_message(message: Message, losses: list[Loss]) -> JsonObject:
-    body: JsonObject = {"role": message.role, "content": join_texts(message.parts)}
+    own = as_dict(message.extra.get(WIRE)) if message.extra else {}
+    body: JsonObject = {"role": message.role, "content": join_texts(message.parts), **own}
     if all([type(part) is Text for part in message.parts]):
         return body
     thinking = join_thinking(message.parts)
@@ -103,7 +104,9 @@ def _write_message(message: Message, losses: list[Loss]) -> JsonObject:
 
 def write_call(call: ToolCall | InvalidCall) -> JsonObject:
     arguments = call.arguments if isinstance(call, ToolCall) else {}
-    return {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
+    own = as_dict(call.extra.get(WIRE)) if call.extra else {}
+    function = {"name": call.name, "arguments": arguments, **as_dict(own.get("inside"))}
+    return {"id": call.id, "function": function, **{name: own[name] for name in own if name not in ("type", "inside")}}
 
 
 def _write_result(result: ToolResult, losses: list[Loss]) -> JsonObject:
@@ -111,6 +114,7 @@ def _write_result(result: ToolResult, losses: list[Loss]) -> JsonObject:
     if result.name:
         body["tool_name"] = result.name
     body["tool_call_id"] = result.call_id
+    body.update(as_dict(result.extra.get(WIRE)) if result.extra else {})
     if not isinstance(result.content, str):
         images = write_images(result.content, losses)
         body.update({"images": images} if images else {})

@@ -41,6 +41,7 @@ from dragoman.wire.writer import StreamWriter
 # The body of `/api/chat`, as a client sent it, read into a request.
 
 WIRE = "ollama"
+_MESSAGE = frozenset({"role", "content", "thinking", "images", "tool_calls", "tool_name", "name", "tool_call_id"})
 _KNOWN = frozenset({"model", "messages", "tools", "stream", "format", "options", "think"})
 
 
@@ -60,10 +61,10 @@ class MessageReader:
             if entry.get("role") == "tool":
                 self._add_result(entry)
             elif entry.get("role") == "assistant":
-                self._messages.append(Message("assistant", self._read_assistant(entry)))
+                self._messages.append(Message("assistant", self._read_assistant(entry), _own(entry)))
             else:
                 system = entry.get("role") == "system"
-                self._messages.append(Message("system" if system else "user", _read_parts(entry)))
+                self._messages.append(Message("system" if system else "user", _read_parts(entry), _own(entry)))
         return self._messages
 
     def _read_assistant(self, entry: JsonObject) -> list[Part]:
@@ -90,11 +91,17 @@ class MessageReader:
         parts = _read_parts(entry)
         images = any(isinstance(part, Image) for part in parts)
         content: Any = parts if images else as_text(entry.get("content"))
-        result = ToolResult(identity, name, content)
+        result = ToolResult(identity, name, content, extra=_own(entry))
         if self._messages and self._messages[-1].role == "tool":
             self._messages[-1].parts.append(result)
         else:
             self._messages.append(Message("tool", [result]))
+
+
+def _own(entry: JsonObject) -> dict[str, Any]:
+    """What only this wire understands of a message."""
+    own = {name: value for name, value in keep_unknown(entry, _MESSAGE).items() if value is not None}
+    return {WIRE: own} if own else {}
 
 
 def _answers(call: ToolCall | InvalidCall, identity: str, name: str) -> bool:

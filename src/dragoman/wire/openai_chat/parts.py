@@ -281,14 +281,16 @@ def write_call(call: ToolCall | InvalidCall, wire: str) -> JsonObject:
     own = as_dict(call.extra.get(wire)) if call.extra else {}
     arguments = call.arguments if isinstance(call, ToolCall) else {}
     written: JsonObject = {"id": call.id, "type": "function"}
+    inside = as_dict(own.get("inside"))
     if own.get("type") == "custom":
         written["type"] = "custom"
-        written["custom"] = {"name": call.name, "input": as_text(arguments.get("input"))}
+        written["custom"] = {"name": call.name, "input": as_text(arguments.get("input")), **inside}
     else:
-        written["function"] = {"name": call.name, "arguments": write(arguments)}
-    return {**written, **{name: value for name, value in own.items() if name != "type"}} if own else written
+        written["function"] = {"name": call.name, "arguments": write(arguments), **inside}
+    return {**written, **{name: own[name] for name in own if name not in ("type", "inside")}} if own else written
 
 
+_INNER = frozenset({"name", "arguments", "parameters", "input", "index"})
 _CALL = frozenset({"id", "call_id", "type", "index", "function", "custom", "name", "arguments", "parameters"})
 
 
@@ -315,6 +317,10 @@ def read_call(entry: JsonObject, wire: str, fallback: str) -> ToolCall | Invalid
     known = arguments if isinstance(arguments, str | dict) else None
     # The index of a call in a history says what its place says.
     own |= {field: value for field, value in entry.items() if field not in _CALL and value is not None}
+    inner = entry.get("custom" if own.get("type") == "custom" else "function")
+    inside = {field: value for field, value in as_dict(inner).items() if field not in _INNER and value is not None}
+    if inside:
+        own["inside"] = inside
     extra = {wire: own} if own else {}
     return values.read_call(wire, wire_id or fallback, as_text(name), known, wire_id, extra)
 

@@ -61,6 +61,7 @@ _KNOWN = frozenset(
     {"model", "messages", "tools", "tool_choice", "max_completion_tokens", *_OPTIONS.names, "random_seed", "stream"}
     | {"stream_options", "reasoning_effort", "response_format", "functions", "function_call"}
 )
+_CHOICE_FIELDS = frozenset({"type", "name", "function", "allowed_tools"})
 _FORMAT_FIELDS = ("name", "schema", "strict", "description")
 _TOOL_FIELDS = frozenset({"name", "description", "parameters", "metadata"})
 _KNOWN_IN_MESSAGE = frozenset(
@@ -197,9 +198,10 @@ def read_options(body: JsonObject, wire: str, others: list[Any]) -> dict[str, An
     if isinstance(effort, str):
         options["reasoning"] = {"enabled": False} if effort == "none" else {"effort": effort}
     own = keep_unknown(body, _KNOWN)
-    if not choice and body.get("tool_choice") is not None:
+    given = body.get("tool_choice")
+    if given is not None and (not choice or as_dict(given).keys() - _CHOICE_FIELDS):
         # A choice that only this wire knows.
-        own["tool_choice"] = body["tool_choice"]
+        own["tool_choice"] = given
     options.update(_read_format(body.get("response_format"), own))
     asked = {"include_usage": True} if body.get("stream") is True and wire == "openai_chat" else None
     if body.get("stream_options") != asked:

@@ -239,7 +239,7 @@ class InputWriter:
             content = {"type": "refusal", "refusal": part.text}
         elif own.get("logprobs"):
             content["logprobs"] = own["logprobs"]
-        phase = {"phase": own["phase"]} if "phase" in own else {}
+        phase = {**({"phase": own["phase"]} if "phase" in own else {}), **as_dict(own.get("beside"))}
         last = self._message if self._items and self._items[-1] is self._message else {}
         if ("id" in own and last.get("id") == own["id"]) or (last and "group" in own and self._group == own["group"]):
             last["content"].append(content)

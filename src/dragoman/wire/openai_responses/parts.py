@@ -204,6 +204,10 @@ def _code_of(failure: Failure) -> str:
 
 _TEXTS = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
 _OWN = ("file_id", "prompt_cache_breakpoint", "bare")
+_PART_FIELDS = (
+    *_OWN,
+    *("text", "annotations", "logprobs", "detail", "image_url", "filename", "file_data", "file_url", "input_audio"),
+)
 
 # ---- writing -------------------------------------------------------------------------------------------------------
 
@@ -229,6 +233,7 @@ def _write_part(part: Text | Image | File, losses: list[Loss]) -> JsonObject:
         return whole
     kept = {name: own[name] for name in _OWN if name in own}
     bare = kept.pop("bare", False)
+    kept |= as_dict(own.get("beside"))
     if isinstance(part, Text):
         kept.pop("file_id", None)
         return {"type": "input_text", "text": part.text, **kept}
@@ -280,7 +285,7 @@ def _read_part(entry: Any) -> Text | Image | File | None:
     if not isinstance(entry, dict):
         return None
     kind = entry.get("type")
-    own = {name: entry[name] for name in _OWN if entry.get(name) is not None}
+    own = {name: entry[name] for name in _OWN if entry.get(name) is not None} | keep_beside(entry, _PART_FIELDS)
     if kind == "input_image":
         return _read_image(entry, own)
     if kind == "input_file":
@@ -329,7 +334,7 @@ def _read_file(entry: JsonObject, own: JsonObject) -> File:
 
 _CALL_FIELDS = ("id", "status", "namespace", "caller", "async")
 _RESULT_FIELDS = ("id", "status", "caller", "name", "namespace")
-_REASONING_FIELDS = ("id", "summary", "content", "encrypted_content", "status")
+REASONING = ("id", "summary", "content", "encrypted_content", "status")
 _SHOWN = ("id", "summary", "content")
 _SEAL = "dragoman"
 
@@ -337,6 +342,13 @@ _SEAL = "dragoman"
 def own_of(part: Any) -> JsonObject:
     """What this wire once said of a part."""
     return as_dict(part.extra.get(WIRE))
+
+
+def keep_beside(item: JsonObject, known: Iterable[str]) -> JsonObject:
+    """The fields of a client's item that are not known here, under one name."""
+    named = {*known, "type"}
+    rest = {name: value for name, value in item.items() if name not in named and value is not None}
+    return {"beside": rest} if rest else {}
 
 
 # ---- calls ---------------------------------------------------------------------------------------------------------
@@ -358,13 +370,14 @@ def arguments_of(item: JsonObject) -> Any:
 def read_call(item: JsonObject, id: str) -> ToolCall | InvalidCall:
     """A call of a history. Arguments that are no object make it an invalid one."""
     given = as_text(item.get("call_id")) or None
-    extra = wrap_own(keep_call(item), WIRE)
+    odd = keep_beside(item, (*_CALL_FIELDS, "call_id", "name", "arguments", "input"))
+    extra = wrap_own({**keep_call(item), **odd}, WIRE)
     return values.read_call(WIRE, id, as_text(item.get("name")), arguments_of(item), given, extra)
 
 
 def write_call(call: ToolCall | InvalidCall, own: JsonObject) -> JsonObject:
     """A call item. An invalid call is written without arguments: its result says what it was."""
-    kept = {name: own[name] for name in _CALL_FIELDS if name in own} if own else {}
+    kept = {name: own[name] for name in _CALL_FIELDS if name in own} | as_dict(own.get("beside")) if own else {}
     identity = {"id": kept.pop("id")} if "id" in kept else {}
     arguments = call.arguments if isinstance(call, ToolCall) else {}
     if own.get("type") != CUSTOM:
@@ -386,6 +399,7 @@ def read_result(item: JsonObject, id: str, name: str) -> ToolResult:
     elif not isinstance(output, str):
         content = "" if output is None else write(output)
     own = {field: item[field] for field in _RESULT_FIELDS if item.get(field) is not None}
+    own |= keep_beside(item, (*_RESULT_FIELDS, "call_id", "output"))
     if item.get("type") == OUTPUTS[CUSTOM]:
         own["type"] = OUTPUTS[CUSTOM]
     return ToolResult(id, name, content, extra={WIRE: own} if own else {})
@@ -395,7 +409,7 @@ def write_result(result: ToolResult, call: JsonObject, losses: list[Loss]) -> Js
     """A result item; `call` is what this wire said of the call, whose kind and caller the result repeats."""
     own = own_of(result)
     custom = call.get("type") == CUSTOM or own.get("type") == OUTPUTS[CUSTOM]
-    kept = {name: own[name] for name in _RESULT_FIELDS if name in own} if own else {}
+    kept = {name: own[name] for name in _RESULT_FIELDS if name in own} | as_dict(own.get("beside")) if own else {}
     if "caller" in call and "caller" not in own:
         kept["caller"] = call["caller"]
     elif own.get("caller", call) is None:
@@ -435,12 +449,12 @@ def reasoning_texts(item: Mapping[str, Any]) -> list[tuple[tuple[str, int], str]
 
 def keep_reasoning(item: JsonObject) -> JsonObject:
     """What has to be sent back unchanged."""
-    own = {name: item[name] for name in _REASONING_FIELDS if item.get(name) is not None}
+    own = {name: item[name] for name in REASONING if item.get(name) is not None}
     return _unseal(own) or {"summary": []}
 
 
 def write_reasoning(own: JsonObject) -> JsonObject:
-    kept = {name: own[name] for name in _REASONING_FIELDS if name in own}
+    kept = {name: own[name] for name in REASONING if name in own} | as_dict(own.get("beside"))
     identity = {"id": kept.pop("id")} if "id" in kept else {}
     return {"type": "reasoning", **identity, "summary": kept.pop("summary", []), **kept}
 
@@ -480,8 +494,9 @@ def _unseal(own: JsonObject) -> JsonObject:
 # it is for its own wire. Functions inside a `namespace`, or added by an `additional_tools` item, are ordinary tools
 # too; on their own wire they stay where they were.
 
-_OWN_FIELDS = ("strict", "defer_loading", "allowed_callers", "output_schema")
+_FUNCTION_FIELDS = frozenset({"type", "name", "description", "parameters"})
 _MODES = frozenset({"auto", "none", "required"})
+_CHOICE_FIELDS = frozenset({"type", "name", "mode", "tools"})
 
 
 # ---- writing -------------------------------------------------------------------------------------------------------
@@ -497,7 +512,7 @@ def write_definition(offered: Offered, *, strict: bool) -> JsonObject:
     written["strict"] = strict
     own = as_dict(tool.metadata.get(WIRE)) if tool.metadata else {}
     if own:
-        written.update({name: own[name] for name in _OWN_FIELDS if name in own})
+        written.update({name: value for name, value in own.items() if name != "added"})
     if tool.metadata and (strict or wants_strict(tool)):
         written["strict"] = True
     elif written["strict"] is None:
@@ -629,7 +644,7 @@ def _read_namespace(entry: JsonObject, marks: JsonObject) -> Iterator[Tool]:
 
 
 def _read_function(entry: JsonObject, *, namespace: str = "", added: bool = False) -> Tool:
-    own = {name: entry[name] for name in _OWN_FIELDS if entry.get(name) not in (None, False)}
+    own = {name: value for name, value in keep_unknown(entry, _FUNCTION_FIELDS).items() if value not in (None, False)}
     if entry.get("strict") is None:
         own["strict"] = None
     if added:
@@ -723,7 +738,7 @@ def _read_choice(given: Any, options: dict[str, Any], own: JsonObject) -> None:
     choice = read_choice(given)
     if choice is not None:
         options["tool_choice"] = choice
-    elif isinstance(given, str | dict) and given:
+    if isinstance(given, str | dict) and given and (choice is None or as_dict(given).keys() - _CHOICE_FIELDS):
         own["tool_choice"] = given
 
 
@@ -750,6 +765,7 @@ def _read_text(given: JsonObject, options: dict[str, Any], own: JsonObject) -> N
     elif format.get("type") == "json_schema":
         kept = {name: format[name] for name in _FORMAT_FIELDS if format.get(name) is not None}
         options["response_format"] = {"type": "json_schema", **kept}
-        del rest["format"]
+        if not format.keys() - {"type", *_FORMAT_FIELDS}:
+            del rest["format"]
     if rest:
         own["text"] = rest

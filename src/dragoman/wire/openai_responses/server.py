@@ -26,7 +26,9 @@ from dragoman.wire.openai_responses.parts import (
     CUSTOM,
     IDS,
     OUTPUTS,
+    REASONING,
     WIRE,
+    keep_beside,
     keep_reasoning,
     own_of,
     read_call,
@@ -100,7 +102,7 @@ class InputReader:
             self._add("tool", result)
         elif kind == "reasoning":
             text = "\n\n".join(text for _, text in reasoning_texts(item))
-            self._add("assistant", Thinking(text, {WIRE: keep_reasoning(item)}))
+            self._add("assistant", Thinking(text, {WIRE: {**keep_reasoning(item), **keep_beside(item, REASONING)}}))
         elif kind == "image_generation_call" and as_text(item.get("result")):
             self._add("assistant", read_image(item))
         else:
@@ -167,6 +169,7 @@ def read_answer(item: JsonObject, group: int = 0) -> list[Text]:
     """
     content = item.get("content")
     own = {name: item[name] for name in _MESSAGE_FIELDS if item.get(name) is not None}
+    own |= keep_beside(item, (*_MESSAGE_FIELDS, "role", "content", "status")) if group else {}
     if group and "id" not in own and _is_group(content):
         own["group"] = group
     blocks: list[Any] = [content] if isinstance(content, str) else content if isinstance(content, list) else []
