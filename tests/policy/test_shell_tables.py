@@ -24,7 +24,7 @@ STRICT = [name for name, row in EVERY.items() if row.style != "text" and name !=
 
 SAMPLES = {
     "clock": "+%F", "columns": "pid,comm", "key": "user.name", "sed": "1p", "awk": "{print}", "jq": ".", "number": "3",
-    "item": "12", "term": "term", "printf": "%s", "order": "rss,-pid", "processes": "1,2",
+    "item": "12", "term": "term", "printf": "%s", "order": "rss,-pid", "merges": "m", "processes": "1,2",
 }  # fmt: skip
 
 
@@ -164,7 +164,11 @@ DOING_MORE = [
     "git archive HEAD", "git bundle create x", "git fsck", "git gc", "git help log", "git log --help", "git bisect log",
     "git log --format --output=x", "git log --date --output=x", "git diff --stat-count --output=x", "git grep -e -Ox y",
     "tree -Io x y", "tree -Lo 2 y", "ps -ue", "ps -e -u nobody", "ps -pe", "rg -e --pre=x y", "fd -e -x y",
-    "git notes", "git rerere", "git difftool", "git submodule status", "git fetch", "git shortlog --output=x",
+    "iconv -f/etc/passwd x", "iconv -f ../x y", "iconv --to-code=/etc/passwd x", "date -d 'TZ=\":/etc/passwd\" now'",
+    "date --date='TZ=\"../x\" now'", "find . -newermt 'TZ=\":/etc/passwd\" now'", "git log --diff-merges=remerge",
+    "git show --diff-merges=r", "git shortlog --group=format:%G?", "git branch --sort=signature",
+    "git for-each-ref --sort=-signature:grade", "strings -T x y", "git notes", "git rerere", "git difftool",
+    "git submodule status", "git fetch", "git shortlog --output=x",
 ]  # fmt: skip
 
 

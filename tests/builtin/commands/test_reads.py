@@ -63,7 +63,8 @@ LEAVING = [
     "awk '{print}' secret.txt",
     "file secret.txt", "tail -n1 secret.txt", "find out/ -name x", "find out -name x", "rg a out", "du -s up",
     "stat -L secret.txt",
-    "jq -n --rawfile a secret.txt '$a'", "git show --format secret.txt", "diff x.txt secret.txt",
+    "jq -n --rawfile a secret.txt '$a'", "ls .*", "cat .*/secret", "cat src/.?/../secret",
+    "echo .*/", "git show --format secret.txt", "diff x.txt secret.txt",
     "git diff x.txt secret.txt", "test -s secret.txt",
 ]  # fmt: skip
 

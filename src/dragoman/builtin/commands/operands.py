@@ -99,6 +99,9 @@ class Settings(Struct):
             # Messages of git may show what is in such a file.
             value = _plain(written)
             return value is not None and value[:1] not in ("", "/", "~", "%") and ".." not in value
+        if (section, key) == ("log", "diffmerges"):
+            # To compare with a new merge, git writes objects.
+            return _plain(written) not in (None, "remerge", "r")
         known = _HARMLESS.get(section, frozenset())
         if known is _ALL or key in known:
             return True
@@ -560,8 +563,10 @@ def _expand(start: str, pattern: str, budget: list[int]) -> list[str]:
     for step in _WITH_BRACKET.sub("*", pattern).replace("\\", "?").split("/"):
         if "*" in step or "?" in step:
             matches = re.compile(fnmatch.translate(step)).match
-            paths = [f"{path}/{name}" for path in paths for name in _names_in(path, budget) if matches(name)]
-            paths = [path for path in paths if step[0] == "." or not path.rpartition("/")[2].startswith(".")]
+            # `.*` also stands for the folder above, in most versions of bash.
+            special = (".", "..") if step[0] == "." else ()
+            names = ((path, name) for path in paths for name in (*special, *_names_in(path, budget)))
+            paths = [f"{path}/{name}" for path, name in names if matches(name) and (special or name[0] != ".")]
         else:
             paths = [f"{path}/{step}" for path in paths]
     return paths

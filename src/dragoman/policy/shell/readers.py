@@ -45,10 +45,12 @@ _GREP = (
     "--color[=word] --colour[=word] --binary"
 )
 _RIPGREP = (
-    "-bscFiIvnxNoPpqSaUwHlu0V -e#=word -f#=read -AmMjBC=number -Eg=word -tT=word -r=word --after-context=number "
+    "-bscFiIvnxNoPpqSaUwHlu0V -e#=word -f#=read -AmMjBC=number -E=encoding -g=word -tT=word -r=word "
+    "--after-context=number "
     "--auto-hybrid-regex --before-context=number --binary --block-buffered --byte-offset --case-sensitive "
     "--color=word --colors=word --column --context=number --context-separator=word --count --count-matches --crlf "
-    "--dfa-size-limit=word --encoding=word --engine=word --field-context-separator=word --field-match-separator=word "
+    "--dfa-size-limit=word --encoding=encoding --engine=word --field-context-separator=word "
+    "--field-match-separator=word "
     "--file#=read --files# --files-with-matches --files-without-match --fixed-strings --glob=word "
     "--glob-case-insensitive --heading --hidden --iglob=word --ignore-case --ignore-file=read "
     "--ignore-file-case-insensitive --include-zero --invert-match --json --line-buffered --line-number --line-regexp "
@@ -66,8 +68,8 @@ _FIND = (
     "-ignore_readdir_race -maxdepth=number -mindepth=number -mount -noignore_readdir_race -noleaf -version --version "
     "-xdev -amin=word -anewer=read -atime=word -cmin=word -cnewer=read -ctime=word -empty -executable -false "
     "-fstype=word -gid=word -group=word -ilname=word -iname=word -inum=word -ipath=word -iregex=word "
-    "-iwholename=word -links=word -lname=word -mmin=word -mtime=word -name=word -newer=read -newermt=word "
-    "-newerat=word -newerct=word -newermm=read -newerma=read -newermc=read -nogroup -nouser -path=word -perm=word "
+    "-iwholename=word -links=word -lname=word -mmin=word -mtime=word -name=word -newer=read -newermt=moment "
+    "-newerat=moment -newerct=moment -newermm=read -newerma=read -newermc=read -nogroup -nouser -path=word -perm=word "
     "-readable -regex=word -samefile=read -size=word -true -type=word -uid=word -used=word -user=word -wholename=word "
     "-writable -xtype=word -ls -print -print0 -printf=word -prune -quit"
 )
@@ -136,7 +138,7 @@ READERS: dict[str, Row] = {
     "cksum": _free("-z -al=word --algorithm=word --length=number --tag --untagged --zero --debug"),
     "sum": _free("-rs --sysv"),
     **dict.fromkeys(("base64", "base32"), _free("-di -w=number --decode --ignore-garbage --wrap=number", "read")),
-    "strings": _free("-adfwo -nteTUs=word --all --data --print-file-name --bytes=number --radix=word "
+    "strings": _free("-adfwo -nteUs=word --all --data --print-file-name --bytes=number --radix=word "
                      "--include-all-whitespace --encoding=word --unicode=word --output-separator=word", "source*"),
     "comm": _free("-123z --check-order --nocheck-order --output-delimiter=word --total --zero-terminated", "read read"),
     "cmp": _free("-bls -in=word --print-bytes --ignore-initial=word --verbose --bytes=word --quiet --silent",
@@ -197,7 +199,7 @@ READERS: dict[str, Row] = {
     "ps": make_row(_PROCESSES, "", is_apart=True),
     "sort": _strict(_SORT),
     "shuf": _strict("-erz -in=word --echo --input-range=word --head-count=number --repeat --zero-terminated"),
-    "iconv": _strict("-cls -ft=word --from-code=word --to-code=word --list --silent"),
+    "iconv": _strict("-cls -ft=encoding --from-code=encoding --to-code=encoding --list --silent"),
     "uniq": _strict("-cdDiuz -fsw=number --count --repeated --all-repeated[=word] --skip-fields=number --group[=word] "
                     "--ignore-case --skip-chars=number --unique --zero-terminated --check-chars=number", "read"),
     "xxd": make_row("-a -b -C -E -e -i -u -ps -p -d -c=number -g=number -l=word -n=word -o=word -s=word --help", "read",
@@ -209,7 +211,7 @@ READERS: dict[str, Row] = {
     "find": make_row(_FIND, "search*", style="words", here=True, is_exact=True),
     **dict.fromkeys(("fd", "fdfind"), make_row(_FD, "word search*", here=True)),
     "rg": make_row(_RIPGREP, "word search*", here=True),
-    "date": _strict("-Ru -d=word -I[=word] -r=read --date=word --debug --iso-8601[=word] --resolution --rfc-email "
+    "date": _strict("-Ru -d=moment -I[=word] -r=read --date=moment --debug --iso-8601[=word] --resolution --rfc-email "
                     "--rfc-3339=word --reference=read --utc --universal", "clock"),
     "hostname": make_row("-fsiId --fqdn --short --ip-address --all-ip-addresses --domain", ""),
     "sed": _strict("-nErsuz -e#=sed --quiet --silent --regexp-extended --separate --unbuffered --null-data --posix "

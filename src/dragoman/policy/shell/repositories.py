@@ -37,14 +37,14 @@ _REVISIONS = (
     "--simplify-by-decoration --full-history --dense --sparse --simplify-merges --ancestry-path --date-order "
     "--author-date-order --topo-order "
     "--reverse --no-walk[=word] --pretty[=format] --format=format --abbrev-commit --no-abbrev-commit --oneline "
-    "--encoding=word --expand-tabs[=number] --no-expand-tabs --notes[=word] --no-notes --relative-date --date=word "
+    "--encoding=encoding --expand-tabs[=number] --no-expand-tabs --notes[=word] --no-notes --relative-date --date=word "
     "--parents --children --left-right --graph --no-graph --source --use-mailmap --mailmap --no-mailmap "
     "--clear-decorations --decorate-refs=word --decorate-refs-exclude=word --decorate[=word] --no-decorate --log-size "
-    "--diff-merges=word --no-diff-merges --cc --combined-all-paths --root --show-pulls --ignore-missing --no-color "
+    "--diff-merges=merges --no-diff-merges --cc --combined-all-paths --root --show-pulls --ignore-missing --no-color "
     "-d --dd "
 )
 _LISTED = (
-    "--color[=word] --no-color --sort=word --format=format --contains[=word] --no-contains[=word] --merged[=word] "
+    "--color[=word] --no-color --sort=sorting --format=format --contains[=word] --no-contains[=word] --merged[=word] "
     "--no-merged[=word] --points-at[=word] -i --ignore-case --column[=word] --no-column --abbrev[=number] --no-abbrev "
 )
 _CHOOSING = words_of("-l --list --contains --no-contains --merged --no-merged --points-at")
@@ -76,7 +76,7 @@ _GIT_READING: dict[str, Row] = {
     "reflog": _git(_DIFF + _REVISIONS, "", numbers="-"),
     "reflog show": _git(_DIFF + _REVISIONS, numbers="-"),
     "shortlog": _git(_REVISIONS.replace("-nL=word", "-n -L=word") + "-se -w[=word] --committer --numbered --summary "
-                     "--email --group=word"),
+                     "--email --group=format"),
     **dict.fromkeys(("blame", "annotate"), _git(
         "-bfnpctlsew -CM[=word] -L=word -S=read --incremental --root --show-stats --progress --no-progress "
         "--score-debug --show-name --show-number --porcelain --line-porcelain --show-email --ignore-rev=word "

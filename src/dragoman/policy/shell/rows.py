@@ -41,6 +41,12 @@ _KINDS: Mapping[str, Callable[[str], bool]] = {
     "text": _pattern(r"(?s:.*)"),
     # A signature in a format of git is checked by another program.
     "format": _pattern(r"(?s:(?!.*%[-+ ]?G)(?!.*%\((?:signature|describe)).*)"),
+    "sorting": _pattern(r"(?s:(?!.*signature).*)"),
+    # A format that makes git write objects for the comparison is not among them.
+    "merges": _pattern(r"off|none|on|m|first-parent|1|separate|combined|c|dense-combined|cc"),
+    # With a slash, the name of an encoding or of a time zone is a file.
+    "encoding": _pattern(r"[A-Za-z0-9._:+-]*(?://(?:TRANSLIT|IGNORE))*"),
+    "moment": _pattern(r"(?s:(?!.*TZ=).*)"),
     "key": _pattern(
         r"(?i:branch|color|commit|core|diff|fetch|init|merge|pull|push|rebase|remote|submodule|tag|user)\.[A-Za-z0-9_./-]+"
     ),
