@@ -216,6 +216,12 @@ date -f dates.txt
 date --file=link-out
 date -r link-out
 date -s 2020-01-01
+date -d 'TZ="Europe/Berlin" now'
+date -d 'TZ=":../secret.txt" now'
+date --date='TZ="../../../../../../etc/shadow" now'
+iconv -f utf8 -t ascii a.txt
+iconv -f ../secret.txt a.txt
+iconv a.txt --to-code ../secret.txt
 grep one a.txt
 grep -rn one .
 grep -Rn one .
@@ -286,6 +292,8 @@ git log -p --stat
 git log -Oorder.txt
 git log -O../secret.txt
 git log --remerge-diff
+git log --diff-merges=remerge
+git show --diff-merges=r HEAD
 git show HEAD:a.txt
 git show --ext-diff
 git blame a.txt
