@@ -22,6 +22,7 @@ from dragoman.events import (
 )
 from dragoman.policy.shell.parser import CommandLine, SimpleCommand, read_command
 from dragoman.secrets import HumanSink, ModelSink
+from dragoman.secrets.vendors import word_set
 from dragoman.types import Failure, Fault, InvalidCall, JsonObject, Operand, Text, Thinking, ToolCall, ToolResult, Usage
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -74,6 +75,12 @@ _EXPRESSION = re.compile(r"\(\(|\$\[|\[\[")
 _PARAMETER = re.compile(r"\$\{?[#!]?[A-Za-z0-9_]*\Z")
 _ACTIVE_IN_QUOTES = frozenset("$`\"'\\!\n\r")
 _EXPANDED = ("glob", "brace", "tilde", "substitution")
+# The words of these programs are names of variables, or code; or one of the words is a program.
+_EVALUATE = word_set("let declare typeset local eval trap alias read unset readonly")
+_START_OTHERS = word_set(
+    "exec command builtin env xargs nohup nice ionice timeout sudo doas su setsid stdbuf watch source . bash sh dash "
+    "zsh ksh ssh find parallel time strace ltrace chroot flock unshare nsenter runuser script expect busybox"
+)
 
 
 def redact_command(sink: HumanSink, command: str) -> str:
@@ -115,8 +122,14 @@ def _is_literal(command: str, start: int, end: int, *, is_known: bool) -> bool:
 
 def _stands_badly(command: SimpleCommand, mark: str) -> bool:
     """Whether the mark is in the name of the program, or in a word that bash expands."""
+    program = command.words[0].rpartition("/")[2] if command.words else ""
     for index, word in enumerate(command.words):
-        if mark in word and (index == 0 or any(each in command.marks[index] for each in _EXPANDED)):
+        if mark not in word:
+            continue
+        if index == 0 or program in _EVALUATE or any(each in command.marks[index] for each in _EXPANDED):
+            return True
+        before = word.partition(mark)[0]
+        if program in _START_OTHERS and (not before or before[-1] in "/ "):
             return True
     return any(mark in each.partition("=")[0] for each in command.assignments)
 

@@ -20,23 +20,28 @@ from dragoman.characters import is_invisible
 
 # They all begin with one of a few characters, which makes the search fast.
 _ESCAPES: Final = r"""(?:
-    (?<=(?<!\\)\\)\\*+(?: u\{(?P<brace>[0-9a-fA-F]{1,6})\} | u(?P<four>[0-9a-fA-F]{4}) | U(?P<eight>[0-9a-fA-F]{8})
-        | (?:e|033|x1[bB])\[[0-9;]{0,16}m | x\{?(?P<hex>[0-9a-fA-F]{2})\}? | (?P<octal>[0-3][0-7]{2}) | [nrt]
+    (?<=(?<!\\)\\)\\*+(?: (?:e|033|x1[bB]|u001[bB])\[[0-9;]{0,16}m
+        | u\{(?P<brace>[0-9a-fA-F]{1,6})\} | u(?P<four>[0-9a-fA-F]{4}) | U(?P<eight>[0-9a-fA-F]{8})
+        | x\{?(?P<hex>[0-9a-fA-F]{2})\}? | (?P<octal>[0-3][0-7]{2}) | [nrt]
         | (?P<sign>[^A-Za-z0-9\s\\]) | \r?\n )
-  | (?<=&)(?: \#(?: [xX]0{0,8}(?P<entity>[0-9a-fA-F]{1,6}) | 0{0,8}(?P<number>[0-9]{1,7}) );?
-        | (?P<named>amp|lt|gt|quot|apos); )
+  | (?<=&)(?:amp;){0,3}(?: \#(?: [xX]0{0,8}(?P<entity>[0-9a-fA-F]{1,6}) | 0{0,8}(?P<number>[0-9]{1,7}) );?
+        | (?P<named>amp|lt|gt|quot|apos); | shy; | nbsp; | zwn?j; | ZeroWidthSpace; )
   | (?<=%)(?:25){0,3}(?P<percent>[0-9a-fA-F]{2})
   | (?<==)(?: (?P<quoted>[0-9A-F]{2}) | [ \t]{0,8}\r?\n )
   | (?<=\x1b)(?: \[[0-?]{0,32}[ -/]{0,4}[@-~] | \][^\x07\x1b]{0,200}(?:\x07|\x1b\\) )
   | (?<=\^)\[\[[0-9;]{0,16}m
   | (?<=[ODD]) PREFIX )"""
+_CHARACTERS: Final = frozenset({"brace", "four", "eight", "entity", "number"})
+"""Escapes of whole characters; the others may be bytes of one."""
 _CONTROLS: Final = "\x00-\x08\x0e-\x1f\x7f-\x9f"
 _NAMED: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-_HAS_ESCAPE = re.compile(rf"\\[uUxe0-3\"'/&<>]|\^\[|&[#alqg]|%[0-9a-fA-F]{{2}}|=[0-9A-F\r\n]|[{_CONTROLS}]").search
+_HAS_ESCAPE = re.compile(
+    rf"\\[uUxe0-3\"'/&<>\n\r]|\^\[|&[#alqgsnzZ]|%[0-9a-fA-F]{{2}}|=[0-9A-F\r\n]|[{_CONTROLS}]"
+).search
 # The beginning of an escape at the end of a text: what it is depends on what follows.
 _UNFINISHED = re.compile(
-    r"(?:(?<!\\)\\++(?:[uUx]\{?[0-9a-fA-F]{0,7}|[0-7]{0,2}|(?:e|033|x1[bB])(?:\[[0-9;]{0,16})?)?"
-    r"|&\#?[xX]?[0-9a-zA-Z]{0,15}|%[0-9a-fA-F]{0,8}|=[0-9A-F]?[ \t]{0,8}\r?|\x1b[\[\]]?[0-?]{0,32}"
+    r"(?:(?<!\\)\\++(?:[uUx]\{?[0-9a-fA-F]{0,7}|[0-7]{0,2}|(?:e|033|x1[bB]|u001[bB])(?:\[[0-9;]{0,16})?)?"
+    r"|&(?:amp;){0,3}\#?[xX]?[0-9a-zA-Z]{0,15}|%[0-9a-fA-F]{0,8}|=[0-9A-F]?[ \t]{0,8}\r?|\x1b[\[\]]?[0-?]{0,32}"
     r"|\^(?:\[){0,2}[0-9;]{0,16})\Z"
 ).search
 _TAIL: Final = 256
@@ -63,7 +68,9 @@ def _decode(found: re.Match[str]) -> str:
     if kind == "named":
         return _NAMED[written]
     code = int(written, 8 if kind == "octal" else 10 if kind == "number" else 16)
-    return chr(code) if code <= 0x10FFFF else ""
+    if code > 0x10FFFF or (kind in _CHARACTERS and not 0xD800 <= code < 0xE000 and is_invisible(chr(code))):
+        return ""
+    return chr(code)
 
 
 class Reading:

@@ -43,8 +43,11 @@ def _forms(value: str) -> Iterator[str]:
     raw = value.encode("utf-8", "surrogatepass")
     yield value
     yield value[::-1]
-    yield raw.hex()
-    yield raw.hex().upper()
+    wide = value.encode("utf-16-le", "surrogatepass")
+    for each in (raw, wide):
+        yield each.hex()
+        yield each.hex().upper()
+    yield base64.b32encode(raw).decode().rstrip("=")
     yield "".join(f"\\x{byte:02x}" for byte in raw)
     yield from _in_base64(raw)
     yield from _in_base64(value.encode("utf-16-le", "surrogatepass"))
