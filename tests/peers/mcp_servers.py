@@ -98,7 +98,9 @@ def check_stdio(peer: Peer, report: Report) -> None:
         before = call(box, *peer.call)
         assert not before.is_error, before.content
         for _ in range(2):
-            for process in children_of(os.getpid(), peer.command):
+            started = children_of(os.getpid(), peer.command)
+            assert started, "its process is not found"
+            for process in started:
                 os.kill(process, signal.SIGKILL)
             again = until_answered(box, *peer.call)
             assert again.content == before.content, again.content
@@ -207,7 +209,11 @@ def compare(server: Server, made: tuple[str, dict[str, Any]], given: dict[str, A
 
 
 def children_of(parent: int, command: list[str]) -> list[int]:
-    """The processes that we started ourselves, directly or not, with this command line."""
+    """The processes that we started ourselves, directly or not, with this command line.
+
+    An interpreter precedes a script, and a name without a path is replaced by its path.
+    """
+    words = command if "/" in command[0] else command[1:]
     parents: dict[int, int] = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
         try:
@@ -225,7 +231,7 @@ def children_of(parent: int, command: list[str]) -> list[int]:
     return [
         process
         for process in parents
-        if process != parent and is_ours(process) and command_of(process)[-len(command) :] == command
+        if process != parent and is_ours(process) and command_of(process)[-len(words) :] == words
     ]
 
 
