@@ -706,7 +706,7 @@ def test_half_of_a_surrogate_pair_is_replaced_with_a_named_repair(name: str) -> 
 
 # ---- residue of the protocol -----------------------------------------------------------------------------------------
 
-END_TOKENS = ["<|im_end|>", "</s>", "<eos>", "<eom>", "<|eot_id|>", "<|endoftext|>", "<end_of_turn>"]
+END_TOKENS = ["<|im_end|>", "</s>", "<eos>", "<eom>", "<|endoftext|>", "<end_of_turn>"]
 
 
 @pytest.mark.parametrize("token", END_TOKENS)

@@ -328,7 +328,9 @@ class Plan:
         self._add_rows(rows, named=named)
         for entry in entries:
             for opener in entry.openers:
-                self.openers.setdefault(opener, []).append(entry)
+                # A marker that the rows drop or that ends reasoning keeps its meaning.
+                if opener not in self.drops and opener not in self.thinking.values():
+                    self.openers.setdefault(opener, []).append(entry)
         self._watch_text()
 
     def _watch_text(self) -> None:
