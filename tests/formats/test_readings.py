@@ -633,7 +633,6 @@ MOVE: Calls = [("move", {"x": 1})]
         ("move(x=1)<|im_end|>", MOVE),
         ("[\n  move(x=1),  # left\n  ping(),\n]", [*MOVE, ("ping", {})]),
         ("[move(x=1)\nping()]", [*MOVE, ("ping", {})]),
-        ("[move(x=01)]", MOVE),
         ("move/{'x': 1}", MOVE),
         ('<steptml:invoke name="move"><steptml:parameter name="x">1</steptml:parameter></steptml:invoke>', MOVE),
         ('<｜tool call begin｜>move<｜tool sep｜>{"x": 1}<｜tool call end｜>', MOVE),
