@@ -249,7 +249,8 @@ def test_a_call_that_is_cut_off_is_never_complete(name: str) -> None:
     text = write([ToolCall("", "search", {"q": "a 'b' \"c\" ) ]", "n": [1, {"k": "v"}]})], ROW[name])
     end = text.rindex(")")
     for cut in range(end):
-        assert read(name, text[:cut]).calls == [], cut
+        # What lacks only its end counts, unless the reply was cut off, which the parser does not know.
+        assert [call for call in read(name, text[:cut]).calls if "closed_wrapper" not in call.repairs] == [], cut
 
 
 # ---- laws ------------------------------------------------------------------------------------------------------------

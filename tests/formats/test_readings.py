@@ -633,7 +633,6 @@ MOVE: Calls = [("move", {"x": 1})]
         ("move(x=1)<|im_end|>", MOVE),
         ("[\n  move(x=1),  # left\n  ping(),\n]", [*MOVE, ("ping", {})]),
         ("[move(x=1)\nping()]", [*MOVE, ("ping", {})]),
-        ("[move(x=01)]", MOVE),
         ("move/{'x': 1}", MOVE),
         ('<steptml:invoke name="move"><steptml:parameter name="x">1</steptml:parameter></steptml:invoke>', MOVE),
         ('<｜tool call begin｜>move<｜tool sep｜>{"x": 1}<｜tool call end｜>', MOVE),
@@ -706,7 +705,7 @@ def test_half_of_a_surrogate_pair_is_replaced_with_a_named_repair(name: str) -> 
 
 # ---- residue of the protocol -----------------------------------------------------------------------------------------
 
-END_TOKENS = ["<|im_end|>", "</s>", "<eos>", "<eom>", "<|eot_id|>", "<|endoftext|>", "<end_of_turn>"]
+END_TOKENS = ["<|im_end|>", "</s>", "<eos>", "<eom>", "<|endoftext|>", "<end_of_turn>"]
 
 
 @pytest.mark.parametrize("token", END_TOKENS)

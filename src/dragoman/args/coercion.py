@@ -34,7 +34,6 @@ from dragoman.types import Change, JsonObject
 # reports them as faults. Coercion does not guess.
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,399})")
-_PADDED = re.compile(r"-?0\d{1,20}", re.ASCII)  # `07`, as in a date
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]{0,399}))\.0+")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,399})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
 _WORDS: dict[str, dict[str, Any]] = {"null": {"null": None, "none": None}, "boolean": {"true": True, "false": False}}
@@ -319,8 +318,6 @@ def _read_integer(word: str) -> Any:
     if _INTEGER.fullmatch(word):
         return int(word)
     whole = _WHOLE.fullmatch(word)
-    if whole is None and _PADDED.fullmatch(word):
-        return int(word)
     return int(whole[1]) if whole else MISSING
 
 

@@ -334,7 +334,9 @@ class Plan:
         self._add_rows(rows, named=named)
         for entry in entries:
             for opener in entry.openers:
-                self.openers.setdefault(opener, []).append(entry)
+                # A marker that the rows drop or that ends reasoning keeps its meaning.
+                if opener not in self.drops and opener not in self.thinking.values():
+                    self.openers.setdefault(opener, []).append(entry)
         if improvised is not None:
             self.line_entries.append(improvised)
         self._watch_text()

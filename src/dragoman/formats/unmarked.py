@@ -247,6 +247,7 @@ _END_TOKENS = (
     "<eom>",
     "<end_of_turn>",
 )
+_MOST_ENDS = 200
 _ends_reply = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, _END_TOKENS))}))+\s*\Z").match
 _may_end_reply = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, _END_TOKENS))}))*\s*(?:<[|/\w]{{0,16}})?\Z").match
 
@@ -258,9 +259,11 @@ class EndTokens(Entry):
     openers = _END_TOKENS
 
     def read(self, cursor: Cursor) -> Reader:
-        while not cursor.final:
-            if _may_end_reply(cursor.text, cursor.position) is None:
+        while True:
+            if len(cursor.text) - cursor.position > _MOST_ENDS or _may_end_reply(cursor.text, cursor.position) is None:
                 raise NotACall("the reply goes on after the token")
+            if cursor.final:
+                break
             yield
         if cursor.refusing or _ends_reply(cursor.text, cursor.position) is None:
             raise NotACall("the reply goes on after the token")

@@ -16,7 +16,7 @@ from dragoman.formats.notation import write_strict_json
 from dragoman.formats.plan import Plan
 from dragoman.formats.readers.python import ListedCalls
 from dragoman.formats.template import Format
-from dragoman.formats.unmarked import JsonAnywhere, NameThenBraces, WholeMessage
+from dragoman.formats.unmarked import RESIDUE, JsonAnywhere, NameThenBraces, WholeMessage
 from dragoman.jsonschema.keywords import kinds_of
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Tool
@@ -25,17 +25,19 @@ from dragoman.types import JsonObject, Tool
 # Plain replies: text that the parser cannot read as a call.
 #
 # A plain reply begins with a visible character and contains no marker of the format: no opener in any spelling, no tag
-# around calls or thinking, no end token. If the format reads calls from bare JSON, the reply contains no `{`; if it
-# reads lists of calls in Python, no `[`.
+# around calls or the thinking of its own models, no token that it drops. If the format reads calls from bare JSON, the
+# reply contains no `{`; if it reads lists of calls in Python, no `[`.
 
 _NEEDS_BRACE = (WholeMessage, JsonAnywhere, NameThenBraces)
 
 
 def reply(row: Format, plan: Plan, most: int | None) -> Node:
     """Return the grammar of text that this format reads as text."""
-    markers = {*plan.section_ends, *plan.drops, *plan.thinking, *plan.thinking_ends}
+    markers = {*plan.section_ends, *plan.drops, *(tag for pair in row.thinking for tag in pair)}
     brackets = ""
     for opener, entries in plan.openers.items():
+        if all(entry in RESIDUE for entry in entries):
+            continue
         if all(isinstance(entry, JsonAnywhere) for entry in entries):
             brackets += "{"
         else:

@@ -556,7 +556,7 @@ class MessageCalls(UnmarkedEntry):
             calls.append((call, cursor.base + cursor.position))
         if calls[-1][0].doubtful:
             raise Truncated
-        if self._fenced or cursor.base + cursor.position > calls[-1][1]:
+        if self._fenced or cursor.text[max(0, calls[-1][1] - cursor.base) : cursor.position].strip():
             last = calls.pop()[0]
             rules = (*last.rules, "markdown_fence") if self._fenced else last.rules
             calls.append((PythonCall(last.name, last.arguments, rules), cursor.base + cursor.position))
