@@ -202,7 +202,12 @@ def _find_names(view: View, first: int, last: int) -> list[Hit]:
 def _find_words(low: bytes, first: int, last: int) -> Iterator[int]:
     """Where a word begins that a value may follow. What it looks at ends soon after `last`."""
     size = len(low)
+    # A search with the pattern is faster, but it goes on behind `last` to the next match.
+    is_most = size - last < (last - first) // 2
     for word, pattern in _TOLD:
+        if is_most:
+            yield from _starts(pattern, low, first, last, size)
+            continue
         end = min(size, last + len(word) - 1)
         at = low.find(word, first, end)
         while at >= 0:
@@ -211,10 +216,14 @@ def _find_words(low: bytes, first: int, last: int) -> Iterator[int]:
                 yield at
             at = low.find(word, found.end() if found else at + 1, end)
     for pattern in _NAMES:
-        for found in pattern.finditer(low, first, min(size, last + _LONGEST)):
-            if found.start() >= last:
-                break
-            yield found.start()
+        yield from _starts(pattern, low, first, last, min(size, last + _LONGEST))
+
+
+def _starts(pattern: re.Pattern[bytes], low: bytes, first: int, last: int, end: int) -> Iterator[int]:
+    for found in pattern.finditer(low, first, end):
+        if found.start() >= last:
+            break
+        yield found.start()
 
 
 def first_anchor(view: View, first: int, last: int) -> int:
