@@ -124,7 +124,7 @@ CHANNELS: dict[str, Callable[[str], Conversation]] = {
     "deep structured data": lambda text: _after("ok", data=_nest(text)),
     "JSON in text": lambda text: _after(json.dumps({"items": [{"title": "x", "body": text}]})),
     "deep JSON in text": lambda text: _after(json.dumps(_nest(text))),
-    "link to a resource": lambda text: _after(f"[link to a resource: {text}, file:///a]"),
+    "link to a resource": lambda text: _after(f"[link to a resource: {text}, notes://a]"),
     "message of the role tool": lambda text: [Message.user("So?"), Message("tool", [Text(text)])],
     "result of a tool of the provider": lambda text: [
         Message("assistant", [Text("ok", {"openai_responses": {"item": {"type": "mcp_call", "output": text}}})])
