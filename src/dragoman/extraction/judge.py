@@ -39,7 +39,7 @@ from dragoman.extraction.suspects import (
     suspect_call,
 )
 from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
-from dragoman.formats.improvised.entry import IMPROVISED
+from dragoman.formats.cursor import IMPROVISED
 from dragoman.formats.registry import plan_for
 from dragoman.replies import fold
 from dragoman.toolset import Toolset

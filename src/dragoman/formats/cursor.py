@@ -160,6 +160,8 @@ class Markers:
 
 Reader = Generator[None, None, None]
 
+IMPROVISED = "improvised"
+"""The format of calls in markup that no row of the catalogue describes."""
 BLANK_LIMIT = 256
 """How much white space the engine holds back until it is known what the white space belongs to."""
 

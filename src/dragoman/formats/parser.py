@@ -73,6 +73,7 @@ from dragoman.events import (
 )
 from dragoman.formats.cursor import (
     BLANK_LIMIT,
+    IMPROVISED,
     BrokenCall,
     Cursor,
     Mark,
@@ -538,7 +539,8 @@ class Parser(Cursor):
             self._settle()
             return
         opener = self.position + self._opener_offset
-        self._note(self.base + opener, self._opener, self.format, "text", why)
+        if self.format != IMPROVISED:  # it is tried at many lines of prose
+            self._note(self.base + opener, self._opener, self.format, "text", why)
         if self._untried:
             self._try_next(opener)
             return

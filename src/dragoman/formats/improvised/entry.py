@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-from dragoman.formats.cursor import Cursor, Markers, NotACall, Reader
+from dragoman.formats.cursor import IMPROVISED, Cursor, Markers, NotACall, Reader
 from dragoman.formats.improvised.reader import LABELS, ImprovisedReader
 from dragoman.formats.json_reader import run_to
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import Entry, Place
 from dragoman.toolset import Toolset
 
-IMPROVISED = "improvised"
 _nonce_opener = re.compile(r"<tool_call\s+id\s*=").match
 _growing_nonce_opener = re.compile(
     r"<(?:t(?:o(?:o(?:l(?:_(?:c(?:a(?:l(?:l(?:\s+(?:i(?:d\s*)?)?)?)?)?)?)?)?)?)?)?)?\Z"

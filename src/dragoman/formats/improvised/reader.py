@@ -63,6 +63,7 @@ _named_attribute = re.compile(
 _suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
 _fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*\r?\n").match
 _name = re.compile(r"[^\W\d](?:[\w\-]|[.:/](?=[^\W\d])|\\_)*").match
+_first_word = re.compile(r"[^\W\d][\w.\-]*").match
 _name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
 _NEUTRAL = "]:=>\"'`,(~|｜"
 PROSE_TAGS = frozenset(
@@ -175,16 +176,15 @@ class ImprovisedReader:
         return name.tool.name if name.tool is not None else named_in(source.text, name.end, self._offered)
 
     def is_prose(self, text: str, at: int) -> bool:
-        """Whether the line begins with a word that is neither a label nor an offered name. Most lines end here."""
-        word = _name(text, at)
+        """Whether the line begins with a word that is neither a label nor an offered name. Most lines end here.
+
+        The parser judges the beginning of a line by the same word, before the rest of the line has arrived.
+        """
+        word = _first_word(text, at)
         if word is None or word.end() >= len(text):
             return False
-        written = word[0]
-        return (
-            ":" not in written
-            and written.lower() not in _LABEL_SET
-            and self._offered.find(written.removesuffix(".call")) is None
-        )
+        written, tools = word[0], self._offered.tools
+        return written.lower() not in _LABEL_SET and (tools is None or not tools.may_begin(written))
 
     def read(self, text: str, at: int, *, is_first: bool) -> list[ImprovisedCall]:
         """Read the calls at `at`, the first character of a line, in a text that is complete; empty if there is none.
