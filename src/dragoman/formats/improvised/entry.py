@@ -38,7 +38,10 @@ class Improvised(Entry):
         """Calls without markup are left to the loose scanner, which sees the whole text."""
 
     def begins(self, cursor: Cursor, at: int) -> bool | None:
-        return cursor.tools is not None and not self._reader(cursor, cursor.tools).is_prose(cursor.text, at)
+        if cursor.tools is None:
+            return False
+        reader = self._reader(cursor, cursor.tools)
+        return not reader.is_prose(cursor.text, at, is_first=cursor.begins_message)
 
     def _reader(self, cursor: Cursor, tools: Toolset) -> ImprovisedReader:
         if cursor.improvised is None:

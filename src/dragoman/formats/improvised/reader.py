@@ -150,7 +150,7 @@ class ImprovisedReader:
 
     def begins(self, text: str, at: int, *, final: bool, is_first: bool) -> bool | None:
         """Whether a name and the beginning of its arguments follow; None if more text is needed."""
-        if self.is_prose(text, at):
+        if self.is_prose(text, at, is_first=is_first):
             return False
         try:
             source = plain_source(text, at, final=final, window=_WINDOW)
@@ -166,7 +166,7 @@ class ImprovisedReader:
 
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
         """Return the tool that a line of a complete text seems to call; None if it calls none."""
-        if self.is_prose(text, at):
+        if self.is_prose(text, at, is_first=is_first):
             return None
         source = plain_source(text, at, final=True, window=_WINDOW)
         assert source is not None
@@ -175,16 +175,20 @@ class ImprovisedReader:
             return None
         return name.tool.name if name.tool is not None else named_in(source.text, name.end, self._offered)
 
-    def is_prose(self, text: str, at: int) -> bool:
+    def is_prose(self, text: str, at: int, *, is_first: bool) -> bool:
         """Whether the line begins with a word that is neither a label nor an offered name. Most lines end here.
 
-        The parser judges the beginning of a line by the same word, before the rest of the line has arrived.
+        Except for the first line, the parser judges the beginning of a line by the same word, before the rest of the
+        line has arrived. So a name with an unknown namespace counts only at the start of the message.
         """
         word = _first_word(text, at)
-        if word is None or word.end() >= len(text):
+        if word is None or word.end() >= len(text) or word[0].lower() in _LABEL_SET:
             return False
-        written, tools = word[0], self._offered.tools
-        return written.lower() not in _LABEL_SET and (tools is None or not tools.may_begin(written))
+        tools = self._offered.tools
+        if tools is None or tools.may_begin(word[0]):
+            return False
+        name = _name(text, at) if is_first else None
+        return name is None or (":" not in name[0] and self._offered.find(name[0].removesuffix(".call")) is None)
 
     def read(self, text: str, at: int, *, is_first: bool) -> list[ImprovisedCall]:
         """Read the calls at `at`, the first character of a line, in a text that is complete; empty if there is none.
