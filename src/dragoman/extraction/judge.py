@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -299,6 +300,8 @@ def read_broken(event: CallBroken) -> InvalidCall:
 # The judge of a reply: which of its calls count, which are refused, and which cannot run.
 
 _NATIVE = Judgement("allow", "level")
+_markup = re.compile(r"[<>{}()\[\]:=|｜@/!$`~&\n\u2190-\u2bff\U0001f300-\U0001faff]").search
+"""Matches a character without which no text looks like a call."""
 _AnyCall = TypeVar("_AnyCall", ToolCall, InvalidCall)
 
 
@@ -367,7 +370,8 @@ class Judge:
         for candidate in find_loose(received.text, events, settings):
             self._settle(candidate, is_cut=received.is_cut)
             taken.append(span_of(candidate.call))
-        self._suspects += find_near_misses(received.text, taken, settings.book.tools)
+        if _markup(SpanList(taken).cut_out(received.text, 0, len(received.text)) if taken else received.text):
+            self._suspects += find_near_misses(received.text, taken, settings.book.tools)
 
     def _settle(self, candidate: Candidate, *, is_cut: bool = False) -> bool:
         """Judge one call and store it. Return whether its text is removed from the answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Literal as OneOf
 
@@ -184,7 +184,7 @@ class Entry(ABC):
     """A pattern for the beginning of a line, for an entry without openers."""
     line_characters = ""
     line_is_named = False
-    line_labels: tuple[str, ...] = ()
+    line_labels: Collection[str] = ()
     """Words other than names that may begin its line."""
     keeps_envelope = False
     """Loose mode would lose a part of the envelope: ids, or text next to the calls."""
@@ -221,6 +221,35 @@ class UnmarkedEntry(Entry):
         # The patterns look ahead by a few characters.
         may_grow = not cursor.final and len(text) - at <= START_LIMIT + _START_AHEAD
         return None if may_grow and self.growing_start.match(text, at) else False
+
+
+_first_word = re.compile(r"[^\W\d][\w.\-]*").match
+_whole_name = re.compile(r"[^\W\d](?:[\w\-]|[.:/](?=[^\W\d])|\\_)*").match
+
+
+class NamedLine(Entry):
+    """The base of entries whose lines begin with markup, with one of the `line_labels`, or with an offered name."""
+
+    openers: tuple[str, ...] = ()
+    place: Place = "line"
+    line_is_named = True
+
+    def begins(self, cursor: Cursor, at: int) -> bool | None:
+        """Reject a line that begins with another word. Most lines of prose end here.
+
+        Except for the first line, the parser judges the beginning of a line by the same word, before the rest of the
+        line has arrived. So a name with an unknown namespace counts only at the start of the message.
+        """
+        tools = cursor.tools
+        if tools is None:
+            return False
+        word = _first_word(cursor.text, at)
+        if word is None or word.end() >= len(cursor.text) or word[0].lower() in self.line_labels:
+            return True
+        if tools.may_begin(word[0]):
+            return True
+        name = _whole_name(cursor.text, at) if cursor.begins_message else None
+        return name is not None and (":" in name[0] or tools.find(name[0].removesuffix(".call")) is not None)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from dragoman.formats.cursor import IMPROVISED, Cursor, Markers, NotACall, Reader
-from dragoman.formats.improvised.reader import LABELS, ImprovisedReader
+from dragoman.formats.improvised.reader import LABEL_SET, ImprovisedReader
 from dragoman.formats.json_reader import run_to
 from dragoman.formats.loose.candidates import OfferedNames
-from dragoman.formats.template import Entry, Place
+from dragoman.formats.template import NamedLine
 from dragoman.toolset import Toolset
 
 _nonce_opener = re.compile(r"<tool_call\s+id\s*=").match
@@ -20,28 +20,19 @@ LONGEST = 262_144
 """The maximal number of characters that the parser holds until the call is read."""
 
 
-class Improvised(Entry):
+class Improvised(NamedLine):
     """A call of an offered tool in markup that no format describes. It is read when the reply has ended."""
 
     format = IMPROVISED
-    openers: tuple[str, ...] = ()
-    place: Place = "line"
     line_gate = (
         r"[@/!$|｜\[{<]|```|~~~|&[lq#]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
     )
     line_characters = "@/!$|｜[<{&`~"
-    line_is_named = True
-    line_labels = LABELS
+    line_labels = LABEL_SET
 
     def __init__(self, *, marked_only: bool = False) -> None:
         self._marked_only = marked_only
         """Calls without markup are left to the loose scanner, which sees the whole text."""
-
-    def begins(self, cursor: Cursor, at: int) -> bool | None:
-        if cursor.tools is None:
-            return False
-        reader = self._reader(cursor, cursor.tools)
-        return not reader.is_prose(cursor.text, at, is_first=cursor.begins_message)
 
     def _reader(self, cursor: Cursor, tools: Toolset) -> ImprovisedReader:
         if cursor.improvised is None:

@@ -40,9 +40,9 @@ LABELS = (
     "begin", "start",
 )
 # fmt: on
-_LABEL_SET = frozenset(LABELS)
+LABEL_SET = frozenset(LABELS)
 _NOT_A_MARK = frozenset(("json", "type", "name"))
-_CALL_LABELS = _LABEL_SET - _NOT_A_MARK
+_CALL_LABELS = LABEL_SET - _NOT_A_MARK
 _label = re.compile(
     rf"(?:(?:{'|'.join(sorted(LABELS, key=len, reverse=True))})\b[ \t]*){{1,3}}"
     r"(?:[:=](?P<blank>[ \t]*)|(?=[\]|>}\"'(\n]))",
@@ -63,7 +63,6 @@ _named_attribute = re.compile(
 _suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
 _fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*\r?\n").match
 _name = re.compile(r"[^\W\d](?:[\w\-]|[.:/](?=[^\W\d])|\\_)*").match
-_first_word = re.compile(r"[^\W\d][\w.\-]*").match
 _name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
 _NEUTRAL = "]:=>\"'`,(~|｜"
 PROSE_TAGS = frozenset(
@@ -150,8 +149,6 @@ class ImprovisedReader:
 
     def begins(self, text: str, at: int, *, final: bool, is_first: bool) -> bool | None:
         """Whether a name and the beginning of its arguments follow; None if more text is needed."""
-        if self.is_prose(text, at, is_first=is_first):
-            return False
         try:
             source = plain_source(text, at, final=final, window=_WINDOW)
             if source is None:
@@ -166,29 +163,12 @@ class ImprovisedReader:
 
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
         """Return the tool that a line of a complete text seems to call; None if it calls none."""
-        if self.is_prose(text, at, is_first=is_first):
-            return None
         source = plain_source(text, at, final=True, window=_WINDOW)
         assert source is not None
         name = self._find_name(source.text, source.inner(at), final=True, is_first=is_first)
         if name is None:
             return None
         return name.tool.name if name.tool is not None else named_in(source.text, name.end, self._offered)
-
-    def is_prose(self, text: str, at: int, *, is_first: bool) -> bool:
-        """Whether the line begins with a word that is neither a label nor an offered name. Most lines end here.
-
-        Except for the first line, the parser judges the beginning of a line by the same word, before the rest of the
-        line has arrived. So a name with an unknown namespace counts only at the start of the message.
-        """
-        word = _first_word(text, at)
-        if word is None or word.end() >= len(text) or word[0].lower() in _LABEL_SET:
-            return False
-        tools = self._offered.tools
-        if tools is None or tools.may_begin(word[0]):
-            return False
-        name = _name(text, at) if is_first else None
-        return name is None or (":" not in name[0] and self._offered.find(name[0].removesuffix(".call")) is None)
 
     def read(self, text: str, at: int, *, is_first: bool) -> list[ImprovisedCall]:
         """Read the calls at `at`, the first character of a line, in a text that is complete; empty if there is none.
