@@ -6,6 +6,8 @@ import re
 
 from dragoman.errors import nearest
 from dragoman.events import CallBroken, CallEnded, CallRefused, Event, TextDelta
+from dragoman.formats.cursor import IMPROVISED
+from dragoman.formats.improvised.attempts import find_attempts
 from dragoman.formats.loose import find_calls
 from dragoman.formats.loose.stage import LooseParser
 from dragoman.formats.parser import Attempt, Parser
@@ -31,7 +33,21 @@ def explain(text: str, plan: Plan, tools: Toolset | None, *, loose: bool = False
     tried = [attempt for attempt in attempts if attempt.verdict == "text" and not _within(attempt.span, covered)]
     seen = covered + [attempt.span for attempt in tried]
     misses = [miss for miss in _near_misses(text, events, plan, tools, loose=loose) if not _within(miss.span, seen)]
+    seen += [miss.span for miss in misses]
+    misses += _unread(text, tools, seen) if plan.improvised is not None and tools is not None else []
     return sorted((*taken, *_merge(tried), *misses), key=lambda explanation: explanation.span)
+
+
+def _unread(text: str, tools: Toolset, seen: list[tuple[int, int]]) -> list[Explanation]:
+    """Explain what looks like a call of an offered tool and cannot be read."""
+    starts = {start for start, _ in seen}
+    found = find_attempts(text, tools, lambda span: span[0] in starts or _within(span, seen))
+    return [
+        Attempt(
+            one.span, _shorten(text[slice(*one.span)]), IMPROVISED, "near miss", f"{one.name or 'no name'}: {one.why}"
+        )
+        for one in found
+    ]
 
 
 def _explain_event(event: Event) -> Explanation | None:
