@@ -15,6 +15,7 @@ import re
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from dragoman.agent.approvals import ApprovalRequest
 from dragoman.agent.records import Header, encode
 from dragoman.agent.result import Outcome, RunResult
 from dragoman.cli import screen
-from dragoman.cli.app import COMMANDS
+from dragoman.cli.app import COMMANDS, show_notices
 from dragoman.cli.approval_prompt import TerminalApprover, make_ask_user
 from dragoman.cli.context import pins_file
 from dragoman.cli.render import ScreenView
@@ -471,6 +472,10 @@ def test_errors_warnings_and_progress(value: str, monkeypatch: pytest.MonkeyPatc
     screen.report_error(RuntimeError(value), {"DRAGOMAN_DEBUG": "1"})
     screen.report_error(OSError(1, value), {})
     _tell_on_standard_error(value)
+    log = logging.getLogger("dragoman.local")
+    for name in ("propagate", "level", "handlers"):
+        monkeypatch.setattr(log, name, copy(getattr(log, name)))  # the command line changes them
+    show_notices([])
     logging.getLogger("dragoman.local").warning("%s", value)
     monkeypatch.setattr(stream, "isatty", lambda: False)
     with screen.ProgressLine() as progress:

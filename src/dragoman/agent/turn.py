@@ -139,6 +139,7 @@ _EXPECTED: dict[type, tuple[State, ...]] = {
 _MOST_STALE = 3
 """How many stale approvals a call may have before it is denied."""
 
+DENIED_BEFORE = "Denied before, with the same arguments. Nobody was asked again. Go another way, or say what you need."
 DUPLICATE = "Skipped duplicate tool call {name!r} with identical arguments in this turn. It was not run again."
 TOO_MANY = "Not run: the reply held {count} calls, and {most} are allowed. Make fewer calls at a time."
 TOO_LATE = "Not run: the time of this turn is over."
@@ -239,7 +240,7 @@ class CallTurn:
     def _pair_duplicates(self) -> list[Command]:
         commands: list[Command] = []
         open_calls = [slot.call for slot in self.slots if slot.state == "planned" and isinstance(slot.call, ToolCall)]
-        for later, first in duplicates(open_calls).items():
+        for later, first in duplicates(open_calls, self._may_change).items():
             slot = self._by_id[later]
             if slot.tool is None or slot.tool.metadata.get("duplicates") is True:
                 continue
@@ -248,6 +249,10 @@ class CallTurn:
                 continue
             commands += self._deny(slot, DUPLICATE.format(name=slot.call.name))
         return commands
+
+    def _may_change(self, call: ToolCall) -> bool:
+        tool = self._by_id[call.id].tool
+        return tool is None or not tool.read_only
 
     # ---- the next group ----------------------------------------------------------------------------------------------
 
@@ -306,12 +311,14 @@ class CallTurn:
             Emit(CallDecided(call, decision.verdict, decision.reason, decision.rule, decision.code, self.number))
         ]
         if decision.verdict == "deny":
-            return [*told, *self._deny(slot, say_decided(decision))]
+            return [*told, *self._deny_call(slot, call, say_decided(decision))]
         if decision.verdict == "allow":
             slot.state = "ready"
             return told
         if not self._config.has_approver:
-            return [*told, *self._deny(slot, say_nobody(decision))]
+            return [*told, *self._deny_call(slot, call, say_nobody(decision))]
+        if self._watch.was_denied(call):
+            return [*told, *self._deny_call(slot, call, DENIED_BEFORE)]
         slot.state = "asking"
         return [*told, self._ask(slot, call, tool, decision)]
 
@@ -324,6 +331,16 @@ class CallTurn:
 
     def _notice(self, kind: str, words: str) -> Emit:
         return Emit(Noticed(kind, words, self.number))
+
+    def _deny_call(self, slot: Slot, call: ToolCall | InvalidCall, text: str) -> list[Command]:
+        """Settle a call that the rules or a person denied. A model that insists on it ends the run."""
+        verdict = self._watch.deny(call) if isinstance(call, ToolCall) else None
+        commands = self._deny(slot, text)
+        if verdict is None or self.outcome is not None:
+            return commands
+        notice = self._notice(verdict.kind, verdict.message)
+        ended = self._end(end("looping", verdict.message), "Not run: the run was ended because it repeated itself.")
+        return [*commands, notice, *ended]
 
     def _deny(self, slot: Slot, text: str) -> list[Command]:
         return self._settle(slot, ToolResult(slot.call.id, slot.call.name, text, is_error=True))
@@ -349,7 +366,7 @@ class CallTurn:
         elif isinstance(told, Reviewed):
             commands = self._review(slot, told)
         elif isinstance(told, Denied):
-            commands = self._deny(slot, say_denied(told))
+            commands = self._deny_call(slot, slot.call, say_denied(told))
         elif isinstance(told, Approved):
             commands = self._approve(slot, told)
         elif isinstance(told, Stale):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -65,6 +65,8 @@ class WatchSettings(Struct, frozen=True):
     """One tool that returns the same result for different arguments."""
     failures: int | None = 3
     """One tool that fails with the same error. After this many in a row, calls that failed with it do not run again."""
+    denials: int | None = 3
+    """The same call, denied this often: the run ends. An approver is asked about it only once."""
     idle_turns: int | None = 3
     """Turns in a row with the same calls, the same results and no new text."""
     window: int = 20
@@ -75,7 +77,7 @@ class WatchSettings(Struct, frozen=True):
     """Tools that may repeat calls, in addition to those with `metadata={"polling": True}`."""
 
     def __post_init__(self) -> None:
-        counts = {"failures": self.failures, "idle_turns": self.idle_turns}
+        counts = {"failures": self.failures, "denials": self.denials, "idle_turns": self.idle_turns}
         for name, count in counts.items():
             if count is not None and count < 2:
                 raise ConfigError(f"{name} of a watcher is {count}", hint="give 2 or more, or None to disable it")
@@ -88,7 +90,7 @@ class WatchSettings(Struct, frozen=True):
     @classmethod
     def off(cls) -> WatchSettings:
         """Return settings that disable every detector."""
-        return cls(repeats=None, cycles=None, same_results=None, failures=None, idle_turns=None)
+        return cls(repeats=None, cycles=None, same_results=None, failures=None, denials=None, idle_turns=None)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -441,6 +443,24 @@ class Watch:
         self._last: frozenset[Pair] = frozenset()
         self._idle = 0
         self._text: Digest = b""
+        self._denials: Counter[Digest] = Counter()
+
+    # ---- denials -----------------------------------------------------------------------------------------------------
+
+    def was_denied(self, call: ToolCall) -> bool:
+        """Whether this call was denied before. A person who said no is not asked again."""
+        return self._settings.denials is not None and call_digest(call) in self._denials
+
+    def deny(self, call: ToolCall) -> Verdict | None:
+        """Count a denial. Return the verdict `end` if the model insists."""
+        most = self._settings.denials
+        if most is None:
+            return None
+        self._denials[call_digest(call)] += 1
+        count = self._denials[call_digest(call)]
+        if count < most:
+            return None
+        return Verdict("end", "denied", f"{call.name!r} was denied {count} times with the same arguments")
 
     # ---- before a call -----------------------------------------------------------------------------------------------
 
@@ -637,15 +657,23 @@ def _only_acknowledges(result: ToolResult, tool: Tool | None) -> bool:
     return content.strip().rstrip(".!").strip('"').lower() in _ACKNOWLEDGEMENTS
 
 
-def duplicates(calls: Iterable[ToolCall | InvalidCall]) -> dict[str, str]:
-    """Return identical calls within one turn: from the id of each later one to the id of the first."""
+def duplicates(
+    calls: Iterable[ToolCall | InvalidCall], may_change: Callable[[ToolCall], bool] = lambda call: False
+) -> dict[str, str]:
+    """Return identical calls within one turn: from the id of each later one to the id of the first.
+
+    After a call that may change the world, an earlier result may be out of date, so only later calls share one.
+    """
     first: dict[Digest, str] = {}
     found: dict[str, str] = {}
     for call in calls:
         if isinstance(call, ToolCall):
-            original = first.setdefault(call_digest(call), call.id)
+            digest = call_digest(call)
+            original = first.setdefault(digest, call.id)
             if original != call.id:
                 found[call.id] = original
+            elif may_change(call):
+                first = {digest: call.id}
     return found
 
 
