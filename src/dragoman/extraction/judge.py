@@ -360,7 +360,9 @@ class Judge:
         thinking = received.thinking + "".join(event.text for event in events if isinstance(event, ThinkingDelta))
         notice = ""
         if self._refused or self._suspects:
-            notice = write_notice(self._refused, self._suspects, settings.background.told, settings.book.offered)
+            background = settings.background
+            new = [suspect for suspect in self._suspects if suspect.mark not in background.noticed]
+            notice = write_notice(self._refused, new, background.told, settings.book.offered)
         return Extraction(text, thinking, self._calls, self._refused, self._invalid, notice, self._suspects)
 
     def _suspect(self, received: ParsedResponse, events: list[Event]) -> None:
@@ -378,9 +380,9 @@ class Judge:
         settings = self._settings
         call = settings.book.rename(candidate.call)
         level = find_level(call, candidate.region, settings.family)
-        if level in ("T3", "T2") and has_placeholder(call.arguments):
+        if level in ("T4", "T3", "T2") and has_placeholder(call.arguments):
             level = "T1"
-        if level == "T1" and _may_be_confirmed(candidate) and mark_call(call) in settings.background.notices:
+        if level == "T1" and _may_be_confirmed(candidate) and mark_call(call) in settings.background.noticed:
             # The model has received a notice about this call, and has repeated it.
             level, call = "T2", replace(call, repairs=(*call.repairs, CONFIRMED))
         # In a region where calls never count, validation is unnecessary.

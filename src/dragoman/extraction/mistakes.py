@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dragoman.args.loader import show
 from dragoman.errors import nearest
 from dragoman.events import CallRefused
-from dragoman.extraction.suspects import Suspect
+from dragoman.extraction.suspects import NOTICE, Suspect, list_suspect
 from dragoman.formats.prompt import sample_calls
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, ToolResult
@@ -64,7 +64,7 @@ def write_notice(
     refused: Iterable[CallRefused], suspects: Iterable[Suspect], told: str, tools: Toolset | None = None
 ) -> str:
     """Return the message about calls that do not count, except for those that `told`, the conversation, names."""
-    return "\n\n".join(filter(None, (_write_refusals(refused, told), _write_suspects(suspects, told, tools))))
+    return "\n\n".join(filter(None, (_write_suspects(suspects, tools), _write_refusals(refused, told))))
 
 
 def _write_refusals(refused: Iterable[CallRefused], told: str) -> str:
@@ -84,27 +84,20 @@ def _write_refusals(refused: Iterable[CallRefused], told: str) -> str:
     )
 
 
-def _write_suspects(suspects: Iterable[Suspect], told: str, tools: Toolset | None) -> str:
-    """Return the message about suspects. It shows the form of a call, and never the arguments of the suspect."""
-    lines: dict[str, str] = {}
-    names: dict[str, None] = {}
-    for each in suspects:
-        # JSON that names another tool, or none, may be the answer.
-        if each.mark not in told and tools is not None and tools.find(each.name) is not None:
-            lines[each.mark] = (
-                f"- [{each.mark}] {show(each.name) if each.name else 'a call without a name'}: {each.why}"
-            )
-            names[each.name] = None
-    if not lines:
+def _write_suspects(suspects: Iterable[Suspect], tools: Toolset | None) -> str:
+    """Return the message about suspects. It shows the form of a call, and never the arguments of the suspect.
+
+    JSON that names another tool, or none, may be the answer, so the message is about offered tools only.
+    """
+    told = {each.mark: each for each in suspects if tools is not None and tools.find(each.name) is not None}
+    if not told:
         return ""
-    shapes = [shape for name in names if (shape := _show_shape(name, tools))]
-    form = f" A call has this form, with your own values: {shapes[0]}" if shapes else ""
-    return (
-        "Some text in your last reply looks like a tool call, but does not have the form of one. Nothing was run:\n"
-        + "\n".join(lines.values())
-        + f"\nIf you want to call the tool, make the call again, in the form that you were given.{form}\n"
-        "If you do not, answer in plain words."
-    )
+    shape = _show_shape(next(iter(told.values())).name, tools)
+    lines = [NOTICE, *(list_suspect(each, show(each.name)) for each in told.values())]
+    lines.append("If you want to call the tool, make the call again, in the form that you were given.")
+    if shape:
+        lines[-1] += f" A call has this form, with your own values: {shape}"
+    return "\n".join([*lines, "If you do not, answer in plain words."])
 
 
 def identify(entry: CallRefused) -> str:

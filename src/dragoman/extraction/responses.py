@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from dragoman.extraction.echo import EchoIndex
-from dragoman.extraction.echo_reader import EchoReader
+from dragoman.extraction.echo_reader import SUMMARY, UNTRUSTED, EchoReader
+from dragoman.extraction.suspects import marks_in
 from dragoman.formats.envelope import NoCall, read_envelope
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
@@ -68,10 +69,16 @@ class ConversationContext:
         return frozenset(part.id for part in parts if isinstance(part, ToolCall | InvalidCall))
 
     @property
-    def notices(self) -> str:
-        """The text of the user's messages so far, which include the notices of the agent; no results."""
-        said = (message.parts for message in self._messages if message.role == "user")
-        return "\n".join(part.text for parts in said for part in parts if isinstance(part, Text))
+    def noticed(self) -> frozenset[str]:
+        """The digests of the suspects that the model was told about. Results, summaries and foreign tasks tell none."""
+        said = (
+            message.parts
+            for message in self._messages
+            if message.role == "user" and UNTRUSTED not in message.extra and SUMMARY not in message.extra
+        )
+        return frozenset(
+            mark for parts in said for part in parts if isinstance(part, Text) for mark in marks_in(part.text)
+        )
 
     @property
     def told(self) -> str:

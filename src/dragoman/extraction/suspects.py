@@ -18,6 +18,7 @@ from msgspec import Struct
 from dragoman.extraction.regions import Regions, SpanList
 from dragoman.extraction.trust import Level
 from dragoman.formats.improvised.attempts import find_attempts
+from dragoman.formats.improvised.reader import PROSE_TAGS
 from dragoman.toolset import Toolset
 from dragoman.types import ToolCall
 
@@ -34,6 +35,21 @@ class Suspect(Struct, frozen=True):
     why: str
     mark: str = ""
     """A digest that identifies the suspect in a notice to the model."""
+
+
+NOTICE = "Some text in your last reply looks like a tool call, but does not have the form of one. Nothing was run:"
+"""The first line of a notice about suspects."""
+_listed = re.compile(r"^- \[(suspect [0-9a-f]{8})\] ", re.MULTILINE).findall
+
+
+def list_suspect(suspect: Suspect, named: str) -> str:
+    """Return the line of a notice about a suspect."""
+    return f"- [{suspect.mark}] {named}: {' '.join(suspect.why.split())[:300]}"
+
+
+def marks_in(text: str) -> list[str]:
+    """Return the digests in a notice. Only a message that begins as a notice is one, and only its own lines count."""
+    return _listed(text.partition("\n\n")[0]) if text.startswith(NOTICE) else []
 
 
 def mark_call(call: ToolCall) -> str:
@@ -70,16 +86,20 @@ def _digest(*parts: str) -> str:
 # Values and places that make a call an example.
 
 _placeholder = re.compile(
-    r"<[^<>\n]{1,60}>|\.{3}|…|\[[A-Za-z]+(?:[ _][A-Za-z]+)*\]|\{\{?[A-Za-z_][\w .]{0,60}\}?\}"
-    r"|\$[A-Z][A-Z_]+|(?i:your|my)_[A-Z_]+|[A-Z][A-Z_]+_HERE|\?{2,}"
+    r"<{1,3}([A-Za-z][\w \-./]{0,60})>{1,3}|\.{3}|…|\[[A-Za-z]+(?:[ _][A-Za-z]+)*\]|\{\{?\s*[A-Za-z_][\w .]{0,60}\}?\}"
+    r"|\$[A-Z][A-Z_]+|(?i:your)[_\-]\w+|MY_[A-Z_]+|[A-Z][A-Z_]+_HERE|\?{2,}"
 )
+_DEEPEST = 4
 _ENDS_SENTENCE = ".:!?…)>]}\"'`*_,;"
 
 
-def has_placeholder(arguments: Any) -> bool:
-    """Whether a value stands for another one: <path>, ..., YOUR_QUERY, $CITY, [city], {id}."""
-    values = arguments.values() if isinstance(arguments, dict) else ()
-    return any(isinstance(value, str) and _placeholder.fullmatch(value.strip()) is not None for value in values)
+def has_placeholder(value: Any, depth: int = 0) -> bool:
+    """Whether a value, or a part of it, stands for another one: <path>, ..., YOUR_QUERY, $CITY, [city], {id}."""
+    if isinstance(value, str):
+        found = _placeholder.fullmatch(value.strip()) if len(value) < 200 else None
+        return found is not None and (found[1] or "").lower() not in PROSE_TAGS
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth < _DEEPEST and any(has_placeholder(each, depth + 1) for each in inner)
 
 
 def is_in_sentence(text: str, span: tuple[int, int], calls: SpanList) -> bool:
