@@ -107,6 +107,9 @@ def test_the_same_attempt_without_readable_arguments_is_told_once() -> None:
 NOTICED = f"{NOTICE}\n- [{mark_call(ToolCall('x', 'tide', {'harbour': 'Esbjerg'}))}] 'tide': it is not in the form"
 
 
+OTHER = Suspect("x", (0, 1), "T1", NOTICED, "suspect 00000000")
+
+
 @pytest.mark.parametrize(
     ("message", "confirms"),
     [
