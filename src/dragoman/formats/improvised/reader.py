@@ -82,7 +82,7 @@ _LONGEST_LABEL = 60
 _LOOK_AHEAD = 420
 _MOST_TOKENS = 24
 _MOST_WORDS = 3
-_WINDOW = 4000
+_WINDOW = 1200
 """How much of the text is looked at to find a name."""
 _READ_AGAIN, _FREE = 16, 1_000_000
 """The budget for failed attempts: a multiple of the length of the text, and as much as short texts never need."""
