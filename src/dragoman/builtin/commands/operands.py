@@ -547,7 +547,7 @@ def _find_behind_links(reading: Reading, top: str, budget: list[int]) -> Iterato
         for path in paths:
             _spend(budget, 0)
             name = path[len(start) :].lstrip("/")
-            if reading.is_pattern and name.startswith("-"):
+            if reading.is_pattern and name.startswith(("-", "@") if reading.kind == "source" else "-"):
                 yield Operand("path", name, "run", path)
             # Bash and programs differ in what `..` after a link means.
             for real in {os.path.realpath(path), os.path.realpath(os.path.normpath(path))}:

@@ -469,7 +469,8 @@ def _judge(command: SimpleCommand, folders: tuple[str, ...], found: _Findings) -
         if why:
             return why
     if command.words[0] == "cd":
-        # Whatever its words are, it only changes the folder for what follows.
+        # Whatever its words are, it only changes the folder for what follows. Its messages show what a pattern matches.
+        found.leaves = found.leaves or any("glob" in marks for marks in command.marks)
         return ""
     known = find_known(command.words, command.marks)
     if known is not None:

@@ -120,6 +120,8 @@ class Row(Struct, frozen=True):
 
 
 _WHOLE = ("words", "early")
+# Variables whose value is text of the line: quoted there, a pattern is one as soon as the variable stands for it.
+_FROM_THE_LINE = re.compile(r"\$\{?(?:_\b|BASH_)")
 _OPTION = re.compile(r"(--[A-Za-z0-9][A-Za-z0-9_-]*|-[A-Za-z0-9_-]+)([!^#.+]*)(\[?)(?:=([a-z,]+))?\]?\Z")
 
 
@@ -306,13 +308,17 @@ class _Reading:
             self.waiting = self.waiting[1:]
             if "glob" in marks or not is_text:
                 self.found.parts.append(Part(index, "read", word))
-            if not is_text:
+            if not is_text or ("glob" in marks and not is_path) or _FROM_THE_LINE.search(word):
+                # The pattern may start with anything, so that nothing is certain about the folder it lists.
                 self.found.leaving.add(index)
         elif self.waiting or not (self.row.rest and is_path and is_certain and {"word"}.issuperset(missing)):
             self._fail(index, f"`{word}` could become something else than it seems")
             self.operands += [] if self.waiting else [index]
             self.waiting = self.waiting[1:]
         else:
+            if marks == "glob" and self.row.rest not in NAMED_KINDS:
+                # Whatever the program does with them, bash reads the names there.
+                self.found.parts.append(Part(index, "read", word))
             # It may become several operands, so that the next ones have other places than it seems.
             self.operands += [index] * (len(self.row.operands) + 1 if marks == "glob" else 1)
 
