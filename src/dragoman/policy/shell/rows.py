@@ -66,6 +66,13 @@ _KINDS: Mapping[str, Callable[[str], bool]] = {
     "item": lambda value: True,
     "label": lambda value: True,
 }
+
+
+def is_of_kind(value: str, kind: str) -> bool:
+    """Whether a value is harmless where this kind is expected."""
+    return _KINDS[kind](value)
+
+
 # A value of these kinds that does not match names something outside the repository.
 _NEAR = {"item": _pattern(r"#?[0-9]+"), "label": _pattern(r"[A-Za-z0-9_@,.+][A-Za-z0-9_@,.+-]*")}
 
