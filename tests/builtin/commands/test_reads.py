@@ -10,7 +10,7 @@ from dragoman.builtin.commands import operands
 from dragoman.builtin.commands.bash import Bash
 from dragoman.policy import Decision, DecisionContext, Mode, Rules, decide, read_rule
 from dragoman.tools import ToolContext
-from dragoman.types import ToolCall
+from dragoman.types import Operand, ToolCall
 
 
 @pytest.fixture
@@ -37,9 +37,13 @@ def work(tmp_path: Path) -> Path:
     return folder
 
 
-def judge(command: str, folder: Path, mode: Mode = "default", **written: str) -> Decision:
+def found_in(command: str, folder: Path) -> tuple[Operand, ...]:
     assert Bash.inspect is not None
-    found = tuple(Bash.inspect({"command": command}, ToolContext(workspace=str(folder))))
+    return tuple(Bash.inspect({"command": command}, ToolContext(workspace=str(folder))))
+
+
+def judge(command: str, folder: Path, mode: Mode = "default", **written: str) -> Decision:
+    found = found_in(command, folder)
     rules = tuple(read_rule(text, verdict) for verdict, text in written.items())  # type: ignore[arg-type]
     return decide(ToolCall("c", "bash", {}), DecisionContext(Bash, found), Rules(mode, rules))
 
@@ -111,6 +115,28 @@ def test_a_star_in_a_rule_does_not_cover_a_link_that_leads_elsewhere(work: Path)
         rule = f"bash({command.partition(' ')[0]} *)"
         assert judge(command.format("src"), work, allow=rule).verdict == "allow"
         assert judge(command.format("out"), work, allow=rule).verdict == "ask"
+    for command in (
+        "rm out/x.txt",
+        "cp out/x.txt y",
+        "cp y out/x",
+        "mytool --to=out/x",
+        "go test ./out/...",
+        "grep -R a",
+    ):
+        rule = f"bash({command.partition('=')[0]}=*)" if "=" in command else f"bash({command.partition(' ')[0]} *)"
+        assert judge(command, work, allow=rule).verdict == "ask", command
+        inside = command.replace("out/", "src/").replace("-R", "-r")
+        assert judge(inside, work, allow=rule).verdict == "allow", inside
+
+
+def test_a_star_in_a_rule_does_not_cover_a_folder_behind_a_link(work: Path) -> None:
+    rules = ("bash(cd *)", "bash(make test*)")
+    for folder, verdict in (("out", "ask"), ("out/deep", "ask"), ("src", "allow"), ("inner", "allow")):
+        context = DecisionContext(Bash, found_in(f"cd {folder} && make test", work))
+        decision = decide(
+            ToolCall("c", "bash", {}), context, Rules("default", tuple(read_rule(r, "allow") for r in rules))
+        )
+        assert decision.verdict == verdict, folder
 
 
 def test_a_star_in_a_rule_does_not_cover_a_folder_in_place_of_a_remote(work: Path) -> None:

@@ -585,7 +585,7 @@ def find_reads(reads: Iterable[Reading], top: str) -> list[Operand]:
     budget = [_MOST_PATHS, _MOST_ENTRIES]
     for reading in reads:
         try:
-            if not reading.leaves:
+            if not reading.leaves and "\0" not in reading.path:
                 found.update(dict.fromkeys(_find_behind_links(reading, top, budget)))
             if len(found) > _MOST_LINKS:
                 return [Operand("path", reading.path or ".", "read", inside=False)]
@@ -695,6 +695,8 @@ def find_operands(command: str, folder: str, environment: Mapping[str, str]) -> 
     files += [Operand("path", path, "read", path, inside=False) for path in elsewhere]
     files += find_local_remotes(visits, top)
     files += find_reads(shell.read_only(command).reads, top)
+    entered = [shell.Reading(visit.words[-1], "read", visit.folders) for visit in visits if visit.words[0] == "cd"]
+    files += [each for each in find_reads(entered, top) if not each.inside]
     return [Operand(kind="command", value=command, access="run", inside=True), *dict.fromkeys(files)]
 
 

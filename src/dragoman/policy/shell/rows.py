@@ -14,10 +14,11 @@ from dragoman.policy.shell.languages import is_harmless_awk, is_harmless_jq, is_
 #
 # `read` is a file or a folder that is read. `source` is the same for programs that take `@file` as a file of arguments.
 # `search` is a folder with everything below it, and `tree` also follows the links there. `folder` is where the program
-# goes first. `file` is a file that the program may change. The other kinds name no file.
+# goes first. `file` is a file that the program may change. `package` is a folder of code, or a name elsewhere. The
+# other kinds name no file.
 
 READ_KINDS = frozenset({"read", "source", "search", "tree"})
-NAMED_KINDS = READ_KINDS | {"file"}
+NAMED_KINDS = READ_KINDS | {"file", "package"}
 FILE_KINDS = NAMED_KINDS | {"folder"}
 
 
@@ -33,7 +34,7 @@ _KINDS: Mapping[str, Callable[[str], bool]] = {
     "number": _pattern(r"[+-]?[0-9]+(?:\.[0-9]+)?[A-Za-z%]{0,3}"),
     "name": _pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]*"),
     "program": _pattern(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*"),
-    "names": _pattern(r"[A-Za-z0-9_][A-Za-z0-9_.,/-]*"),
+    "names": _pattern(r"(?!.*/\.\.(?:/|\Z))[A-Za-z0-9_][A-Za-z0-9_.,/-]*"),
     "task": _pattern(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*"),
     "package": _pattern(r"\.|(?:\./)?[A-Za-z0-9_.][A-Za-z0-9_./-]*"),
     "revision": _pattern(r"(?!.*/\.\.(?:/|\Z))[A-Za-z0-9_@][A-Za-z0-9_./@{}^~-]*"),
@@ -238,6 +239,9 @@ class _Reading:
 
     def _take_value(self, index: int, word: str) -> None:
         kind = self.waiting.pop(0)
+        if self.row.acts and kind == "word" and word.startswith("@"):
+            # Some programs replace such a word by the options in that file, wherever it stands.
+            self._fail(index, f"`{word}` may be a file of arguments")
         if not self.row.is_exact:
             if word.startswith("-") and not _KINDS["number"](word):
                 self._fail(index, f"`{word}` may be an option")
