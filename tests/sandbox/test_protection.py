@@ -283,3 +283,23 @@ def make_deep(folder: Path) -> None:
         os.close(descriptor)
         descriptor = inner
     os.close(descriptor)
+
+
+def test_a_nested_repository_is_restored_where_it_was(tmp_path: Path) -> None:
+    """A folder above it can be moved, also where the repository itself cannot be changed."""
+    repository = tmp_path / "sub" / ".git"
+    for name in ("hooks", "objects", "refs"):
+        (repository / name).mkdir(parents=True)
+    (repository / "HEAD").write_text("ref: refs/heads/main\n")
+    (repository / "config").write_text("[core]\n")
+    guard = PathSnapshot(
+        str(tmp_path), plan_protection(str(tmp_path), (".git/hooks",)).guarded, str(tmp_path / "aside")
+    )
+    (tmp_path / "aside").mkdir()
+    (tmp_path / "sub").rename(tmp_path / "moved")
+    (repository / "hooks").mkdir(parents=True)
+    (repository / "hooks" / "post-checkout").write_text("evil")
+
+    assert {each.partition(" ")[0] for each in guard.put_back()} == {"sub/.git/hooks", "sub/.git/config"}
+    assert os.listdir(repository / "hooks") == []
+    assert (repository / "config").read_text() == "[core]\n"

@@ -118,6 +118,9 @@ def _add_files(protection: PathProtection, workspace: str, folder: str, *, hooks
         _follow(protection, workspace, "/".join((*parts, name)), hold=True, first=first)
     for name in ("commondir", "config.worktree", *(() if hooks else ("gitdir",))):
         _follow(protection, workspace, "/".join((*parts, name)), hold=False, first=first)
+    if first > 0 and hooks:
+        # A folder above the repository may be moved, and another one may take its place.
+        protection.guarded += [os.path.join(folder, name) for name in ("hooks", "config")]
 
 
 def _find_patterns(workspace: str) -> list[str]:

@@ -217,10 +217,10 @@ def find_programs(names: Iterable[str], path: str, top: str) -> list[str]:
     waiting = [(name, 0) for name in names]
     seen: set[str] = set()
     for name, depth in waiting:  # It grows meanwhile.
-        if name in seen or not name or "/" in name or "\0" in name or depth > _DEPTH:
+        if name in seen or not name or ("/" in name and not depth) or "\0" in name or depth > _DEPTH:
             continue
         seen.add(name)
-        candidates = (os.path.join(entry, name) for entry in entries)
+        candidates = (os.path.join(entry, name) for entry in (entries if "/" not in name else [top]))
         program = next((each for each in candidates if os.path.isfile(each) and os.access(each, os.X_OK)), "")
         if program and any(is_below(each, top) for each in places_of(program)):
             found.append(program)
@@ -229,13 +229,15 @@ def find_programs(names: Iterable[str], path: str, top: str) -> list[str]:
 
 
 def _interpreters(program: str) -> list[str]:
-    """The program that `env` looks for, where a script begins with it."""
+    """The interpreter of a script; where that is `env`, the program that it looks for."""
     start = (_try_read(program, 256) if program else None) or b""
     if not start.startswith(b"#!"):
         return []
     words = os.fsdecode(start[2:].split(b"\n", 1)[0]).split()
-    is_found_by_name = bool(words) and words[0].rsplit("/", 1)[-1] == "env"
-    return [word for word in words[1:] if not word.startswith("-") and "=" not in word][:1] if is_found_by_name else []
+    if not words or words[0].rsplit("/", 1)[-1] != "env":
+        return words[:1]
+    rest = (word.removeprefix("-S") for word in words[1:])
+    return [word for word in rest if word and not word.startswith("-") and "=" not in word][:1]
 
 
 # --------------------------------------------------------------------------------------------------------------------
