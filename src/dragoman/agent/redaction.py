@@ -21,6 +21,7 @@ from dragoman.events import (
     UsageReported,
 )
 from dragoman.policy.shell.parser import CommandLine, SimpleCommand, read_command
+from dragoman.policy.shell.programs import WRAPPERS, base_name, is_interpreter
 from dragoman.secrets import HumanSink, ModelSink
 from dragoman.secrets.vendors import word_set
 from dragoman.types import Failure, Fault, InvalidCall, JsonObject, Operand, Text, Thinking, ToolCall, ToolResult, Usage
@@ -83,22 +84,34 @@ _START_OTHERS = word_set(
 )
 
 
-def redact_command(sink: HumanSink, command: str) -> str:
+# A name with one of these says that its value is a secret. Anything else that looks like one may name a program, a file
+# or a host.
+_TELLING = re.compile(r"pass|pwd|token|secret|key|auth|credential|bearer|cookie", re.IGNORECASE).search
+_HOST = re.compile(r"://[^/?#]*\Z").search
+_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=\Z").search
+_CLIENTS = word_set("psql mysql sqlite3")
+"""They run code of their own language, and take passwords."""
+
+
+def redact_command(sink: HumanSink, command: str, *, is_asked: bool = True) -> str:
     """Return a command without its secrets, as far as they are literals: parts of words that no shell expands.
 
-    A hidden literal is marked as such. Everything else is shown, even if it looks like a secret: a person who approves
-    a command must see what runs.
+    A hidden literal is marked as such. Everything else is shown, even if it looks like a secret: a person who is asked
+    about a command must see what runs. So what only looks like a secret is hidden there only as the value of something
+    that a name or an address marks as secret.
     """
     pieces: list[str] = []
     at = 0
+    known = sink.known_spans(command) if is_asked else []
     for start, end, kind in sink.spans(command):
-        if _is_literal(command, start, end, is_known=sink.knows(command[start:end])):
+        is_certain = not is_asked or any(first <= start and end <= last for first, last, _ in known)
+        if _is_literal(command, start, end, is_known=sink.knows(command[start:end]), is_certain=is_certain):
             pieces += [command[at:start], f"[redacted literal:{kind}]"]
             at = end
     return "".join([*pieces, command[at:]])
 
 
-def _is_literal(command: str, start: int, end: int, *, is_known: bool) -> bool:
+def _is_literal(command: str, start: int, end: int, *, is_known: bool, is_certain: bool) -> bool:
     """Whether this part of a command is part of a word that bash takes as it is, and not the name of a program."""
     hidden = command[start:end]
     if _EXPRESSION.search(command) or _PARAMETER.search(command, 0, start) or command[end : end + 1] == "(":
@@ -117,7 +130,42 @@ def _is_literal(command: str, start: int, end: int, *, is_known: bool) -> bool:
     whole = f"{mark}{stand_in}{mark}"
     if any(mark in each and whole not in each for one in read.commands for each in one.words):
         return False
-    return not any(_stands_badly(one, mark) for one in read.commands) and _stands_whole(read, whole)
+    if any(_stands_badly(one, mark) for one in read.commands) or not _stands_whole(read, whole):
+        return False
+    return is_certain or _is_secret_by_place(read, whole, hidden)
+
+
+def _is_secret_by_place(read: CommandLine, whole: str, hidden: str) -> bool:
+    """Whether names and addresses around it say that it is a secret, in a line that runs no code besides."""
+    for one in read.commands:
+        program = base_name(one.words[0]) if one.words else ""
+        if program not in _CLIENTS and (program in WRAPPERS or is_interpreter(program)):
+            return False
+        if any(whole in each.target for each in one.redirections):
+            return False
+        for option, word in zip(("", *one.words), (*one.words, ""), strict=True):
+            if whole in word and not _is_marked_as_secret(option, word, whole, hidden):
+                return False
+        for word in one.assignments:
+            if whole in word and not _is_marked_as_secret("", word, whole, hidden):
+                return False
+    named = [_ASSIGNED(word.partition(whole)[0]) for one in read.commands for word in (*one.words, *one.assignments)]
+    return not any(found and re.search(rf"\$\{{?{found[1]}\b", read.text) for found in named)
+
+
+def _is_marked_as_secret(option: str, word: str, whole: str, hidden: str) -> bool:
+    before, _, after = word.partition(whole)
+    if not before:
+        return option.startswith("--") and _TELLING(option) is not None and "/" not in hidden
+    if _HOST(before):
+        # The name of a user and a password precede the host, which is always shown.
+        return "@" not in hidden and "@" in re.split(r"[/?#]", after, maxsplit=1)[0]
+    if "://" in f"{before[-2:]}{hidden}":
+        return False
+    if "://" in before:
+        return True
+    is_named = _TELLING(before) is not None or (option in ("-u", "--user", "-H", "--header") and ":" in before)
+    return is_named and before[-1] in "=: "
 
 
 def _stands_badly(command: SimpleCommand, mark: str) -> bool:
@@ -140,14 +188,40 @@ def _stands_whole(read: CommandLine, whole: str) -> bool:
     return any(whole in text for text in texts)
 
 
-def redact_arguments(sink: HumanSink, arguments: JsonObject, operands: Iterable[Operand] = ()) -> JsonObject:
-    """Return the arguments of a call without their secrets; in commands only literals are hidden."""
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#\s]*@)?(?P<host>[^/?#\s]*)[^\s]*\Z").match
+
+
+def redact_place(sink: HumanSink, place: str) -> str:
+    """Return a path or an address for a person who is asked about it: only known secrets hide where it leads."""
+    address = _ADDRESS(place)
+    first, last = address.span("host") if address else (0, len(place))
+    spans = [each for each in sink.spans(place) if each[1] <= first or each[0] >= last] + sink.known_spans(place)
+    pieces: list[str] = []
+    at = 0
+    for start, end, kind in sorted(spans):
+        if start >= at:
+            pieces += [place[at:start], f"[redacted:{kind}]"]
+            at = end
+    return "".join([*pieces, place[at:]])
+
+
+def redact_arguments(
+    sink: HumanSink, arguments: JsonObject, operands: Iterable[Operand] = (), *, is_asked: bool = True
+) -> JsonObject:
+    """Return the arguments of a call without their secrets; in commands only literals are hidden.
+
+    With `is_asked`, a person decides about the call, and sees where its paths and addresses lead.
+    """
+    operands = tuple(operands)
     commands = {operand.value for operand in operands if operand.kind == "command"}
+    places = {operand.value for operand in operands if operand.kind in ("path", "url")} if is_asked else set()
 
     def show(name: str, value: Any) -> Any:
         is_command = name.lower() in _COMMAND_NAMES
         if isinstance(value, str) and (is_command or value in commands):
-            return redact_command(sink, value)
+            return redact_command(sink, value, is_asked=is_asked)
+        if isinstance(value, str) and (value in places or (is_asked and _ADDRESS(value))):
+            return redact_place(sink, value)
         if isinstance(value, list) and is_command:
             return [show(name, each) for each in value]
         return sink.value({name: value}).popitem()[1]
@@ -254,7 +328,7 @@ def _show_call(sink: HumanSink, call: Any) -> Any:
     if isinstance(call, InvalidCall):
         faults = tuple(Fault(sink.text(fault.path), sink.text(fault.why)) for fault in call.faults)
         return replace(call, raw=raw, name=name, faults=faults)
-    arguments = redact_arguments(sink, call.arguments)
+    arguments = redact_arguments(sink, call.arguments, is_asked=False)
     if raw == call.raw and name == call.name and arguments == call.arguments:
         return call
     return replace(call, raw=raw, name=name, arguments=arguments, changes=())

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
-from dragoman.agent.redaction import redact_arguments, redact_command
+from dragoman.agent.redaction import redact_arguments, redact_command, redact_place
 from dragoman.characters import escape_lines, quote_value
 from dragoman.cli.render import ScreenView
 from dragoman.cli.screen import (
@@ -147,7 +147,7 @@ def shown_operands(request: ApprovalRequest) -> list[Operand]:
 
 def show_operand(operand: Operand, sink: HumanSink) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(operand)
-    hide = partial(redact_command, sink) if operand.kind == "command" else sink.text
+    hide = partial(redact_command if operand.kind == "command" else redact_place, sink)
     return data | {"value": hide(operand.value), "real": hide(operand.real)}
 
 

@@ -349,7 +349,7 @@ _MAX_VALUE_CHARS = 80
 
 def summarise(arguments: Mapping[str, Any]) -> str:
     """Arguments on one line: the most important first, long values cut, secrets hidden."""
-    arguments = redact_arguments(HumanSink(), dict(arguments))
+    arguments = redact_arguments(HumanSink(), dict(arguments), is_asked=False)
     named = sorted(
         arguments, key=lambda name: _MAIN_ARGUMENTS.index(name) if name in _MAIN_ARGUMENTS else len(_MAIN_ARGUMENTS)
     )

@@ -516,7 +516,11 @@ SYSTEM_SECRETS = tuple(f"/etc/{name}" for name in words(_SECRETS_IN_ETC))
 HOME_SECRETS = words(
     ".ssh .gnupg .aws .azure .config .docker .kube .netrc .git-credentials .pypirc .npmrc .password-store .mozilla "
     ".thunderbird .bash_history .zsh_history .python_history .psql_history .local/share/keyrings "
-    ".local/share/dragoman .local/state Library"
+    ".local/share/dragoman .local/state Library .cargo/credentials .cargo/credentials.toml .m2/settings.xml "
+    ".m2/settings-security.xml .gradle/gradle.properties .terraform.d .vault-token .s3cfg .boto .subversion/auth "
+    ".gem/credentials .codex .claude .claude.json .gemini .databricks .databrickscfg .rclone.conf .jupyter .bitcoin "
+    ".electrum .ethereum snap .pgpass .my.cnf .mysql_history .node_repl_history .oci .ibmcloud .huggingface "
+    ".cache/huggingface/token .kaggle .fly .vercel .netlify .wrangler"
 )
 """Paths in the home folder that a box hides if it shows the home folder, or a folder above it."""
 _PARTS_OF_LOCAL = ("bin", "lib", "share/pipx", "share/uv", "share/pnpm")
@@ -603,7 +607,7 @@ def toolchains(search_path: str) -> tuple[str, ...]:
             if not is_below(entry, home) or entry == home:
                 continue
             first = os.path.relpath(entry, home).split("/")[0]
-            if first in {name.split("/")[0] for name in HOME_SECRETS} - {".local"}:
+            if first in HOME_SECRETS:
                 continue
             parts = [f".local/{part}" for part in _PARTS_OF_LOCAL] if first == ".local" else [first]
             found += [os.path.join(home, part) for part in parts]

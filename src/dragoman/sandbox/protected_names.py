@@ -58,7 +58,7 @@ PROTECTED_FILES = words(
     ".profile .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_completion .zshrc .zshenv .zprofile "
     ".zlogin .zlogout .kshrc .mkshrc .cshrc .tcshrc .login .logout .inputrc .xonshrc .tmux.conf .screenrc .envrc "
     ".autoenv .autoenv.zsh mise.toml .mise.toml mise.local.toml mise/config.toml .config/mise.toml devbox.json "
-    ".selected_editor .lessfilter "
+    ".selected_editor .lessfilter .direnvrc .jj/repo/config.toml .bundle/config "
     # desktops, login and mail
     ".xprofile .xsession .xsessionrc .xinitrc .xserverrc .pam_environment .forward .procmailrc .mailcap "
     # editors and development containers

@@ -118,6 +118,9 @@ def _add_files(protection: PathProtection, workspace: str, folder: str, *, hooks
         _follow(protection, workspace, "/".join((*parts, name)), hold=True, first=first)
     for name in ("commondir", "config.worktree", *(() if hooks else ("gitdir",))):
         _follow(protection, workspace, "/".join((*parts, name)), hold=False, first=first)
+    if first > 0 and hooks:
+        # A folder above the repository may be moved, and another one may take its place.
+        protection.guarded += [os.path.join(folder, name) for name in ("hooks", "config")]
 
 
 def _find_patterns(workspace: str) -> list[str]:
@@ -273,6 +276,8 @@ def _take(path: str) -> None:
 
 _MOST_BYTES = 8 * 1024 * 1024
 _MOST_ENTRIES = 4000
+_DEEPEST = 64
+"""A folder further down is only identified: a command can nest more of them than can be followed."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -362,7 +367,7 @@ class PathSnapshot:
                     return _NOTHING if _is_absent(folder, part) else _State(kind="diverted")
             return self._look(folder, name)
 
-    def _look(self, folder: int, name: str) -> _State:
+    def _look(self, folder: int, name: str, depth: int = 0) -> _State:
         self._count -= 1
         try:
             state = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -373,9 +378,9 @@ class PathSnapshot:
                 return _State(kind="link", content=os.fsencode(os.readlink(name, dir_fd=folder)))
             if stat.S_ISREG(state.st_mode):
                 return self._look_into_file(folder, name, state)
-            if stat.S_ISDIR(state.st_mode) and self._count > 0:
+            if stat.S_ISDIR(state.st_mode) and self._count > 0 and depth < _DEEPEST:
                 with _opened(name, folder) as inner:
-                    entries = {each: self._look(inner, each) for each in sorted(os.listdir(inner))}
+                    entries = {each: self._look(inner, each, depth + 1) for each in sorted(os.listdir(inner))}
                 return _State(kind="folder", mode=mode, owner=_owner(state), entries=entries)
         except FileNotFoundError:
             return _NOTHING

@@ -163,7 +163,7 @@ def unfinished(text: str) -> tuple[int, int]:
 
 _DUMP_LINE = re.compile(
     r"^[ \t]*[0-9a-fA-F]{4,16}(?::[ ]|[ ]{1,3}|\t)(?P<hex>(?:[0-9a-fA-F]{2,8}[ ])*[0-9a-fA-F]{2,8}"
-    r"(?:[ ]{2}(?:[0-9a-fA-F]{2}[ ])*[0-9a-fA-F]{2}(?=[ ]{2}\|))?)(?:[ ]{2}[^\n]*|[ ]?)$",
+    r"(?:[ ]{2}(?:[0-9a-fA-F]{2}[ ])*[0-9a-fA-F]{2}(?=[ ]{2,80}\|))?)(?:[ ]{2}[^\n]*|[ ]?)$",
     re.MULTILINE,
 )
 _DUMP_BEGINS = re.compile(r"^[ \t]*[0-9a-fA-F]{4,16}[: \t]|^[ \t]*[0-9a-fA-F]{0,16}\Z", re.MULTILINE)

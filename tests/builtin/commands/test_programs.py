@@ -133,3 +133,11 @@ def test_the_search_path_is_the_one_that_the_command_gets(work: Path) -> None:
     assert tool.inspect is not None
     _, found = tool.inspect({"command": "ls"}, ToolContext(workspace=str(work)))
     assert found.value == "bin/ls"
+
+
+@pytest.mark.parametrize("line", ["{}/bin/runner", "/usr/bin/env -Srunner -x", "/usr/bin/env -S A=1 runner"])
+def test_the_interpreter_of_a_program_elsewhere_counts(line: str, tmp_path: Path, work: Path) -> None:
+    runner = put(work / "bin" / "runner")
+    put(tmp_path / "tools" / "cat", f"#!{line.format(work)}\n")
+    path = os.pathsep.join(map(str, (tmp_path / "tools", work / "bin", "/usr/bin")))
+    assert find_programs(["cat"], path, str(work)) == [str(runner)]

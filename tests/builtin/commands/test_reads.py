@@ -10,7 +10,7 @@ from dragoman.builtin.commands import operands
 from dragoman.builtin.commands.bash import Bash
 from dragoman.policy import Decision, DecisionContext, Mode, Rules, decide, read_rule
 from dragoman.tools import ToolContext
-from dragoman.types import ToolCall
+from dragoman.types import Operand, ToolCall
 
 
 @pytest.fixture
@@ -32,12 +32,18 @@ def work(tmp_path: Path) -> Path:
     (folder / "environ").symlink_to("/proc/self/environ")
     (folder / "options").mkdir()
     (folder / "options" / "-fsecret").write_text("", encoding="utf-8")
+    (folder / "arguments").mkdir()
+    (folder / "arguments" / "@secret").write_text("", encoding="utf-8")
     return folder
 
 
-def judge(command: str, folder: Path, mode: Mode = "default", **written: str) -> Decision:
+def found_in(command: str, folder: Path) -> tuple[Operand, ...]:
     assert Bash.inspect is not None
-    found = tuple(Bash.inspect({"command": command}, ToolContext(workspace=str(folder))))
+    return tuple(Bash.inspect({"command": command}, ToolContext(workspace=str(folder))))
+
+
+def judge(command: str, folder: Path, mode: Mode = "default", **written: str) -> Decision:
+    found = found_in(command, folder)
     rules = tuple(read_rule(text, verdict) for verdict, text in written.items())  # type: ignore[arg-type]
     return decide(ToolCall("c", "bash", {}), DecisionContext(Bash, found), Rules(mode, rules))
 
@@ -65,7 +71,8 @@ LEAVING = [
     "stat -L secret.txt",
     "jq -n --rawfile a secret.txt '$a'", "ls .*", "cat .*/secret", "cat src/.?/../secret",
     "echo .*/", "git show --format secret.txt", "diff x.txt secret.txt",
-    "git diff x.txt secret.txt", "test -s secret.txt",
+    "git diff x.txt secret.txt", "test -s secret.txt", "echo $X/etc/*", "echo o{u,x}t/*",
+    "basename -a o*/*", "groups o*/*",
 ]  # fmt: skip
 
 
@@ -81,12 +88,22 @@ def test_a_command_that_may_read_elsewhere_is_asked_about(command: str, work: Pa
     assert judge(command, work, "locked").verdict == "deny"
 
 
-@pytest.mark.parametrize("command", ["cd options && grep a *", "cd options && cat *", "cd options; ls -l ?f*"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd options && grep a *",
+        "cd options && cat *",
+        "cd options; ls -l ?f*",
+        "cd arguments && strings *",
+        "cd arguments && strings ?secret",
+        "cd arguments && strings [@]secret",
+    ],
+)
 def test_the_name_of_a_file_does_not_become_an_option(command: str, work: Path) -> None:
     decision = judge(command, work)
     assert (decision.verdict, decision.code) == ("ask", "default")
-    assert "-fsecret" in decision.reason
-    assert judge(command.replace(" *", " ./*").replace(" ?", " ./?"), work).verdict == "allow"
+    assert "-fsecret" in decision.reason or "@secret" in decision.reason
+    assert judge(command.replace(" *", " ./*").replace(" ?", " ./?").replace(" [", " ./["), work).verdict == "allow"
 
 
 def test_a_star_in_a_rule_does_not_cover_a_link_that_leads_elsewhere(work: Path) -> None:
@@ -98,6 +115,28 @@ def test_a_star_in_a_rule_does_not_cover_a_link_that_leads_elsewhere(work: Path)
         rule = f"bash({command.partition(' ')[0]} *)"
         assert judge(command.format("src"), work, allow=rule).verdict == "allow"
         assert judge(command.format("out"), work, allow=rule).verdict == "ask"
+    for command in (
+        "rm out/x.txt",
+        "cp out/x.txt y",
+        "cp y out/x",
+        "mytool --to=out/x",
+        "go test ./out/...",
+        "grep -R a",
+    ):
+        rule = f"bash({command.partition('=')[0]}=*)" if "=" in command else f"bash({command.partition(' ')[0]} *)"
+        assert judge(command, work, allow=rule).verdict == "ask", command
+        inside = command.replace("out/", "src/").replace("-R", "-r")
+        assert judge(inside, work, allow=rule).verdict == "allow", inside
+
+
+def test_a_star_in_a_rule_does_not_cover_a_folder_behind_a_link(work: Path) -> None:
+    rules = ("bash(cd *)", "bash(make test*)")
+    for folder, verdict in (("out", "ask"), ("out/deep", "ask"), ("src", "allow"), ("inner", "allow")):
+        context = DecisionContext(Bash, found_in(f"cd {folder} && make test", work))
+        decision = decide(
+            ToolCall("c", "bash", {}), context, Rules("default", tuple(read_rule(r, "allow") for r in rules))
+        )
+        assert decision.verdict == verdict, folder
 
 
 def test_a_star_in_a_rule_does_not_cover_a_folder_in_place_of_a_remote(work: Path) -> None:

@@ -44,11 +44,20 @@ def make(folder: Path, settings: str = "") -> Path:
 
 def files_of(command: str, workspace: Path) -> list[str]:
     """The files that say what a line runs."""
+    return [each.value for each in operands_of(command, workspace) if each.access == "run"]
+
+
+def outside_of(command: str, workspace: Path) -> list[str]:
+    """What a line reads outside the workspace."""
+    return [each.value for each in operands_of(command, workspace) if each.access == "read" and not each.inside]
+
+
+def operands_of(command: str, workspace: Path) -> list[Operand]:
     assert Bash.inspect is not None
-    operands = tuple(Bash.inspect({"command": command}, ToolContext(workspace=str(workspace))))
+    operands = list(Bash.inspect({"command": command}, ToolContext(workspace=str(workspace))))
     assert operands[0] == Operand(kind="command", value=command, access="run")
     assert all(each.kind == "path" and each.access in ("run", "read") for each in operands[1:])
-    return [each.value for each in operands[1:] if each.access == "run"]
+    return operands[1:]
 
 
 # ---- attacks ---------------------------------------------------------------------------------------------------------
@@ -237,6 +246,11 @@ ATTACKS: dict[str, tuple[Callable[[Path], None], str, str, bool]] = {
     "a partial clone": (written('[remote "x"]\npromisor = true\n'), "git log", ".git/config", False),
     "files elsewhere": (written("[core]\nworktree = /etc\n"), "git status", ".git/config", False),
     "signatures": (written("[log]\nshowSignature = true\n[gpg]\nprogram = x\n"), "git log", ".git/config", False),
+    "signatures in the log": (written("[log]\nshowSignature\n"), "git log", ".git/config", False),
+    **{
+        f"signatures in a format, {value}": (written(f"[format]\npretty = {value}\n"), "git log", ".git/config", False)
+        for value in ("%G?", "format:%+G?", "%-GG", "% GK", "%(describe)")
+    },
     "an unknown key": (written("[core]\nsomethingNew = x\n"), "git log", ".git/config", False),
     "gh as well": (as_is, "gh pr view 1", ".git/config", False),
 }  # fmt: skip
@@ -310,6 +324,83 @@ def test_more_folders_than_anybody_looks_at_are_not_passed_over(tmp_path: Path) 
     line = "; ".join(f"git -C d{number} status" for number in range(500))
     assert files_of(line, tmp_path) == ["a folder that is not known"]
     assert files_of("cd $X; git status", tmp_path) == ["a folder that is not known"]
+
+
+# ---- files and repositories elsewhere --------------------------------------------------------------------------------
+
+
+def linked(place: str, target: str) -> Callable[[Path], None]:
+    def build(work: Path) -> None:
+        make(work)
+        path = work / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            path.rename(f"{path}.old")
+        path.symlink_to(work.parent / target)
+
+    return build
+
+
+def pointing(place: str, content: str) -> Callable[[Path], None]:
+    def build(work: Path) -> None:
+        make(work)
+        if place == ".git":
+            (work / ".git").rename(work / "old")
+        (work / place).write_text(content.format(work.parent), encoding="utf-8")
+
+    return build
+
+
+def with_objects_over_two(work: Path) -> None:
+    make(work)
+    make(work / "inner")
+    (work / ".git/objects/info/alternates").write_text("# x\n../../inner/.git/objects\n", encoding="utf-8")
+    (work / "inner/.git/objects/info/alternates").write_text(f"{work.parent}/other/.git/objects\n", encoding="utf-8")
+
+
+def with_a_list_behind_a_link(work: Path) -> None:
+    make(work, "[blame]\n\tignoreRevsFile = list\n")
+    (work / "list").symlink_to(work.parent / "secret")
+
+
+ELSEWHERE: dict[str, Callable[[Path], None]] = {
+    "a list of commits": with_a_list_behind_a_link,
+    "packed refs": linked(".git/packed-refs", "secret"),
+    "the steps of a rebase": linked(".git/rebase-merge/done", "secret"),
+    "the index": linked(".git/index", "other/.git/index"),
+    "refs": linked(".git/refs", "other/.git/refs"),
+    "packs": linked(".git/objects/pack/a.pack", "other/x"),
+    "the log of a ref": linked(".git/logs/HEAD", "other/.git/logs/HEAD"),
+    "a link": linked(".git", "other/.git"),
+    "a file": pointing(".git", "gitdir: {}/other/.git\n"),
+    "commondir": pointing(".git/commondir", "{}/other/.git\n"),
+    "objects": pointing(".git/objects/info/alternates", "{}/other/.git/objects\n"),
+    "objects, in quotes": pointing(".git/objects/info/alternates", '"{}/other/.git/objects"\n'),
+    "objects of objects": with_objects_over_two,
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_git_reads_outside_the_workspace_is_named(tmp_path: Path, name: str) -> None:
+    make(tmp_path / "other")
+    (tmp_path / "secret").write_text("hush\n", encoding="utf-8")
+    ELSEWHERE[name](tmp_path / "work")
+    for command in ("git log --all -p", "git blame file", "cd . && git status"):
+        assert outside_of(command, tmp_path / "work"), command
+
+
+def test_a_repository_elsewhere_that_knows_these_files_is_theirs(tmp_path: Path) -> None:
+    main = make(tmp_path / "main")
+    git(main, "worktree", "add", "-q", "../tree")
+    git(main, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "../main", "part")
+    (main / "sub").mkdir()
+    (tmp_path / "link").symlink_to(main)
+    for work in ("tree", "main/part", "main/sub", "link"):
+        for command in ("git status", "git log -p", "git blame file"):
+            assert outside_of(command, tmp_path / work) == [], (work, command)
+    (tmp_path / "main" / ".git" / "hooks").rename(tmp_path / "hooks")
+    (tmp_path / "main" / ".git" / "hooks").symlink_to(tmp_path / "hooks")
+    assert outside_of("git status", main) == []
 
 
 # ---- honest work -----------------------------------------------------------------------------------------------------

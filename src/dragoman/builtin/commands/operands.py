@@ -92,16 +92,21 @@ class Settings(Struct):
     """The folders of files."""
     included: list[str] = []
     """The other files of settings."""
+    files: list[str] = []
+    """The other files that git reads."""
 
     def take(self, section: str, key: str, written: str | None) -> bool:
         """Take one setting; False where it names a program, or may."""
         if key in _NAMING_FILES:
             # Messages of git may show what is in such a file.
             value = _plain(written)
+            self.files += [value] if value else []
             return value is not None and value[:1] not in ("", "/", "~", "%") and ".." not in value
         if (section, key) == ("log", "diffmerges"):
             # To compare with a new merge, git writes objects.
             return _plain(written) not in (None, "remerge", "r")
+        if (section, key) == ("log", "showsignature"):
+            return (_plain(written) or "true").lower() in ("false", "no", "off", "0")
         known = _HARMLESS.get(section, frozenset())
         if known is _ALL or key in known:
             return True
@@ -109,8 +114,10 @@ class Settings(Struct):
         if value is None:
             return False
         if (section, key) == ("format", "pretty"):
-            # With `%G`, git starts the program that checks signatures.
-            return "%G" not in value
+            # Git starts other programs for some of what a format shows, as it does for signatures.
+            from dragoman.policy.shell.rows import is_of_kind
+
+            return is_of_kind(value, "format")
         if (section, key) == ("core", "fsmonitor"):
             return value.lower() in _SWITCHES
         if (section, key) == ("submodule", "update"):
@@ -210,10 +217,10 @@ def find_programs(names: Iterable[str], path: str, top: str) -> list[str]:
     waiting = [(name, 0) for name in names]
     seen: set[str] = set()
     for name, depth in waiting:  # It grows meanwhile.
-        if name in seen or not name or "/" in name or "\0" in name or depth > _DEPTH:
+        if name in seen or not name or ("/" in name and not depth) or "\0" in name or depth > _DEPTH:
             continue
         seen.add(name)
-        candidates = (os.path.join(entry, name) for entry in entries)
+        candidates = (os.path.join(entry, name) for entry in (entries if "/" not in name else [top]))
         program = next((each for each in candidates if os.path.isfile(each) and os.access(each, os.X_OK)), "")
         if program and any(is_below(each, top) for each in places_of(program)):
             found.append(program)
@@ -222,13 +229,15 @@ def find_programs(names: Iterable[str], path: str, top: str) -> list[str]:
 
 
 def _interpreters(program: str) -> list[str]:
-    """The program that `env` looks for, where a script begins with it."""
+    """The interpreter of a script; where that is `env`, the program that it looks for."""
     start = (_try_read(program, 256) if program else None) or b""
     if not start.startswith(b"#!"):
         return []
     words = os.fsdecode(start[2:].split(b"\n", 1)[0]).split()
-    is_found_by_name = bool(words) and words[0].rsplit("/", 1)[-1] == "env"
-    return [word for word in words[1:] if not word.startswith("-") and "=" not in word][:1] if is_found_by_name else []
+    if not words or words[0].rsplit("/", 1)[-1] != "env":
+        return words[:1]
+    rest = (word.removeprefix("-S") for word in words[1:])
+    return [word for word in rest if word and not word.startswith("-") and "=" not in word][:1]
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -305,12 +314,20 @@ _MOST_REPOSITORIES = 100
 _LARGEST_INDEX = 64 << 20
 _HOOKS = ("post-index-change", "reference-transaction")
 """The hooks that git may run in commands that only read: they renew the index."""
+_NOT_READ = frozenset({"hooks", "modules", "lfs", "annex"})
+"""The folders of a repository that git does not read, or that are searched as repositories of their own."""
+_MOST_IN_REPOSITORY = 100_000
 _HEAD = re.compile(rb"ref:[ \t]*refs/|[0-9a-f]{40}")
 
 
-def find_settings(visits: Iterable[ProgramStart], top: str, environment: Mapping[str, str]) -> list[str]:
-    """The files by which git would run programs, for the commands of a line; UNKNOWN for folders that are not known."""
-    search = _Search(_hooks_of_user(environment))
+def find_settings(
+    visits: Iterable[ProgramStart], top: str, environment: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
+    """The files by which git would run programs, for the commands of a line; UNKNOWN for folders that are not known.
+
+    Then what lies outside the workspace, although a repository in the workspace makes git read it.
+    """
+    search = _Search(_hooks_of_user(environment), top)
     for visit in visits:
         if visit.words[0].rsplit("/", 1)[-1] not in _PROGRAMS:
             continue
@@ -323,7 +340,7 @@ def find_settings(visits: Iterable[ProgramStart], top: str, environment: Mapping
             if "\0" in "".join((folder, *changes, *named)):
                 continue
             search.start(_follow(top, (folder, *changes)), named)
-    return list(search.found)
+    return list(search.found), list(search.elsewhere)
 
 
 _WITH_REMOTE = ("push", "pull", "fetch")
@@ -376,8 +393,10 @@ def _follow(top: str, steps: Iterable[str]) -> set[str]:
 class _Search:
     """Goes from folders to repositories, and from those to the ones inside them."""
 
-    def __init__(self, hooks: list[str]) -> None:
+    def __init__(self, hooks: list[str], workspace: str) -> None:
         self.found: dict[str, None] = {}
+        self.elsewhere: dict[str, None] = {}
+        self._workspace = workspace
         self._hooks = hooks
         self._started: set[str] = set()
         self._repositories: set[tuple[str, str]] = set()
@@ -419,10 +438,12 @@ class _Search:
                 self.found[UNKNOWN] = None
                 return False
             self._repositories.add((repository, top))
-            self._read(repository, common, top)
+            settings = self._read(repository, common, top)
+            if is_below(path, self._workspace):
+                self._find_elsewhere(repository, common, top, settings)
         return _is_repository(repository, common)
 
-    def _read(self, repository: str, common: str, top: str) -> None:
+    def _read(self, repository: str, common: str, top: str) -> list[Settings]:
         settings = [
             *self._read_file(os.path.join(common, "config")),
             *self._read_file(os.path.join(repository, "config.worktree")),
@@ -438,6 +459,26 @@ class _Search:
                 if os.path.realpath(os.path.join(repository, written)) != os.path.realpath(top):
                     self.found[os.path.join(common, "config")] = None
         self._enter_submodules(repository, top)
+        return settings
+
+    def _find_elsewhere(self, repository: str, common: str, top: str, settings: list[Settings]) -> None:
+        """Find what git would read outside the workspace: another repository, its objects, and files behind links."""
+        workspace, real = self._workspace, os.path.realpath(top)
+        files = [os.path.join(real, each) for one in settings for each in one.files]
+        paths = [path for path in files if is_below(os.path.normpath(path), workspace)]
+        if is_below(repository, workspace):
+            paths += [repository, common, *_find_objects(os.path.join(common, "objects"), workspace)]
+        elif not _belongs_to(repository, real, settings):
+            paths.append(repository)
+        self.elsewhere.update(dict.fromkeys(each for each in paths if not is_below(os.path.realpath(each), workspace)))
+        for folder in {repository, common} if not self.elsewhere else ():
+            budget = [0, _MOST_IN_REPOSITORY]
+            try:
+                is_elsewhere = is_below(folder, workspace) and _leads_out(folder, workspace, budget, _NOT_READ)
+            except TooMany:
+                is_elsewhere = True
+            if is_elsewhere:
+                self.elsewhere[folder] = None
 
     def _read_file(self, path: str) -> Iterator[Settings]:
         """The settings in a file, and in those that it includes."""
@@ -498,6 +539,28 @@ def _read_common(repository: str) -> str:
     return repository if named is None else os.path.realpath(os.path.join(repository, _path_in(named)))
 
 
+def _belongs_to(repository: str, top: str, settings: Iterable[Settings]) -> bool:
+    """Whether a repository outside the workspace itself says that these are its files, as one of a worktree does."""
+    named = [os.path.join(repository, each) for one in settings for each in one.worktrees]
+    written = _try_read(os.path.join(repository, "gitdir"), 4096)
+    if written is not None:
+        folder, name = os.path.split(os.path.join(repository, _path_in(written)))
+        named += [folder] if name == ".git" else []
+    return any(os.path.realpath(each) == top for each in named)
+
+
+def _find_objects(folder: str, workspace: str) -> list[str]:
+    """The folders of objects that a folder of objects refers to, up to those outside the workspace."""
+    found = [folder]
+    for each in found:  # It grows meanwhile.
+        content = _try_read(os.path.join(each, "info", "alternates"), 1 << 16) if is_below(each, workspace) else None
+        # A line in quotes is written in an odd way: it counts as one outside.
+        lines = [os.fsdecode(line) for line in (content or b"").split(b"\n") if line and not line.startswith(b"#")]
+        others = ("/" if line.startswith('"') else os.path.realpath(os.path.join(each, line)) for line in lines)
+        found += [other for other in dict.fromkeys(others) if other not in found]
+    return found
+
+
 def _is_repository(repository: str, common: str) -> bool:
     head = _try_read(os.path.join(repository, "HEAD"), 256) or b""
     parts = (os.path.join(common, name) for name in ("objects", "refs"))
@@ -524,7 +587,7 @@ def find_reads(reads: Iterable[Reading], top: str) -> list[Operand]:
     budget = [_MOST_PATHS, _MOST_ENTRIES]
     for reading in reads:
         try:
-            if not reading.leaves:
+            if not reading.leaves and "\0" not in reading.path:
                 found.update(dict.fromkeys(_find_behind_links(reading, top, budget)))
             if len(found) > _MOST_LINKS:
                 return [Operand("path", reading.path or ".", "read", inside=False)]
@@ -547,7 +610,7 @@ def _find_behind_links(reading: Reading, top: str, budget: list[int]) -> Iterato
         for path in paths:
             _spend(budget, 0)
             name = path[len(start) :].lstrip("/")
-            if reading.is_pattern and name.startswith("-"):
+            if reading.is_pattern and name.startswith(("-", "@") if reading.kind == "source" else "-"):
                 yield Operand("path", name, "run", path)
             # Bash and programs differ in what `..` after a link means.
             for real in {os.path.realpath(path), os.path.realpath(os.path.normpath(path))}:
@@ -573,10 +636,14 @@ def _expand(start: str, pattern: str, budget: list[int]) -> list[str]:
 
 
 def _names_in(folder: str, budget: list[int]) -> Iterator[str]:
+    return (entry.name for entry in _entries_of(folder, budget))
+
+
+def _entries_of(folder: str, budget: list[int]) -> Iterator[os.DirEntry[str]]:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             _spend(budget, 1)
-            yield entry.name
+            yield entry
 
 
 def _is_inside(real: str, top: str) -> bool:
@@ -585,16 +652,18 @@ def _is_inside(real: str, top: str) -> bool:
     return is_below(real, top) and not shown
 
 
-def _leads_out(folder: str, top: str, budget: list[int]) -> bool:
-    """Whether a link below a folder leads out of the workspace."""
+def _leads_out(folder: str, top: str, budget: list[int], ignored: frozenset[str] = frozenset()) -> bool:
+    """Whether a link below a folder leads out of the workspace, except below the entries with the ignored names."""
     waiting, seen = [folder], {folder}
     while waiting:
         inside = waiting.pop()
-        for path in (os.path.join(inside, name) for name in _names_in(inside, budget)):
-            real = os.path.realpath(path) if os.path.islink(path) else path
+        for entry in _entries_of(inside, budget):
+            if (inside == folder and entry.name in ignored) or not (entry.is_symlink() or entry.is_dir()):
+                continue
+            real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
             if not _is_inside(real, top):
                 return True
-            if real not in seen and os.path.isdir(real):
+            if real not in seen and entry.is_dir():
                 seen.add(real)
                 waiting.append(real)
     return False
@@ -623,10 +692,13 @@ def find_operands(command: str, folder: str, environment: Mapping[str, str]) -> 
     visits = shell.visits(command)
     programs = find_programs((visit.words[0] for visit in visits), environment.get("PATH", ""), top)
     files += [_describe_as(path, top) for path in programs]
-    settings = find_settings(visits, top, environment)
+    settings, elsewhere = find_settings(visits, top, environment)
     files += [_UNKNOWN if path == UNKNOWN else describe(path, folder) for path in settings]
+    files += [Operand("path", path, "read", path, inside=False) for path in elsewhere]
     files += find_local_remotes(visits, top)
     files += find_reads(shell.read_only(command).reads, top)
+    entered = [shell.Reading(visit.words[-1], "read", visit.folders) for visit in visits if visit.words[0] == "cd"]
+    files += [each for each in find_reads(entered, top) if not each.inside]
     return [Operand(kind="command", value=command, access="run", inside=True), *dict.fromkeys(files)]
 
 

@@ -469,11 +469,16 @@ def _judge(command: SimpleCommand, folders: tuple[str, ...], found: _Findings) -
         if why:
             return why
     if command.words[0] == "cd":
-        # Whatever its words are, it only changes the folder for what follows.
+        # Whatever its words are, it only changes the folder for what follows. Its messages show what a pattern matches.
+        found.leaves = found.leaves or any("glob" in marks for marks in command.marks)
         return ""
     known = find_known(command.words, command.marks)
     if known is not None:
         _note(known, command, folders, found)
+    else:
+        # A rule about files, and a star in a rule, should know where links lead any program.
+        words = (word.partition("=")[2] if word[:1] == "-" else word for word in command.words[1:])
+        found.reads += [Reading(word, "file", folders) for word in words if word]
     if known is None or known.row.acts:
         named = " ".join(command.words[: 2 if command.words[0] in MANY_COMMANDS else 1])
         return f"`{named}` is not known to only read"

@@ -52,7 +52,7 @@ _AWK_TOKEN = re.compile(
 )
 _AWK_REGEX = re.compile(r"/(?:[^/\\\n\[]|\\[^\n]|\[\^?\]?[^\]/\\\n]*\])*/")
 _AWK_OWN = re.compile(r"[a-z][a-z0-9_]{0,11}\Z")
-_AWK_FUNCTIONS = words_of("system getline close fflush func function return nextfile switch case default")
+_AWK_FUNCTIONS = words_of("system getline close fflush extension func function return nextfile switch case default")
 # A slash starts a pattern after these, and divides after a value. After anything else it is not certain.
 _AWK_BEFORE_PATTERN = frozenset(["", "{", "}", "(", ",", ";", "\n", "!", "~", "!~", "&&", "||", "print"])
 
@@ -73,8 +73,10 @@ def is_harmless_awk(script: str) -> bool:
         if token in depth:
             depth[token] += 1
         in_statement, in_brackets = depth["{"] - depth["}"], depth["("] - depth[")"]
-        # In a statement, outside of brackets, it would name a file to write.
+        # In a statement, outside of brackets, it would name a file to write; so it would in `for (print > "x";;)`.
         if min(in_statement, in_brackets) < 0 or (token in (">", ">=") and in_statement and not in_brackets):
+            return False
+        if in_brackets and token in ("print", "printf"):
             return False
         if found.lastgroup != "blank":
             is_value = (

@@ -186,7 +186,7 @@ class Known(Struct, frozen=True):
 def find_known(words: tuple[str, ...], marks: tuple[str, ...] = ()) -> Known | None:
     """Return what is known of a command; None if its program, or its subcommand, is not in the tables."""
     marks = marks or ("",) * len(words)
-    prefix = next((each for each in RUNNERS if words[: len(each)] == each and len(words) > len(each)), ())
+    prefix = _find_runner(words)
     if prefix:
         inner = BUILDERS.get(words[len(prefix)])
         start = len(prefix) + 1
@@ -197,6 +197,10 @@ def find_known(words: tuple[str, ...], marks: tuple[str, ...] = ()) -> Known | N
         return None
     row, start = found
     return Known(row, read_arguments(row, words, marks, start), start, folders)
+
+
+def _find_runner(words: tuple[str, ...]) -> tuple[str, ...]:
+    return next((each for each in RUNNERS if words[: len(each)] == each and len(words) > len(each)), ())
 
 
 def _skip_options(words: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
@@ -245,11 +249,15 @@ def may_vary(words: tuple[str, ...], places: Mapping[int, str], outside: frozens
     """
     if not places:
         return True
-    if any(words[index] in outside for index in places):
+    # A value after `=` counts as well, and the current folder (an empty path), which no word names.
+    if any({words[index], words[index].partition("=")[2]} & outside for index in places):
         return False
     known = find_known(words)
     if known is None:
         return _may_vary_unknown(words, places)
+    if any(words[index] != written for index, written in places.items() if index <= len(_find_runner(words)) > 0):
+        # A rule has to name the program that another one runs.
+        return False
     arguments = known.arguments
     odd = {*arguments.unknown, *arguments.named, *arguments.leaving}
     is_before = any(0 < index < known.start and (known.folders or words[index].startswith("-")) for index in places)

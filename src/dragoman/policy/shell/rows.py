@@ -14,10 +14,11 @@ from dragoman.policy.shell.languages import is_harmless_awk, is_harmless_jq, is_
 #
 # `read` is a file or a folder that is read. `source` is the same for programs that take `@file` as a file of arguments.
 # `search` is a folder with everything below it, and `tree` also follows the links there. `folder` is where the program
-# goes first. `file` is a file that the program may change. The other kinds name no file.
+# goes first. `file` is a file that the program may change. `package` is a folder of code, or a name elsewhere. The
+# other kinds name no file.
 
 READ_KINDS = frozenset({"read", "source", "search", "tree"})
-NAMED_KINDS = READ_KINDS | {"file"}
+NAMED_KINDS = READ_KINDS | {"file", "package"}
 FILE_KINDS = NAMED_KINDS | {"folder"}
 
 
@@ -33,7 +34,7 @@ _KINDS: Mapping[str, Callable[[str], bool]] = {
     "number": _pattern(r"[+-]?[0-9]+(?:\.[0-9]+)?[A-Za-z%]{0,3}"),
     "name": _pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]*"),
     "program": _pattern(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*"),
-    "names": _pattern(r"[A-Za-z0-9_][A-Za-z0-9_.,/-]*"),
+    "names": _pattern(r"(?!.*/\.\.(?:/|\Z))[A-Za-z0-9_][A-Za-z0-9_.,/-]*"),
     "task": _pattern(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*"),
     "package": _pattern(r"\.|(?:\./)?[A-Za-z0-9_.][A-Za-z0-9_./-]*"),
     "revision": _pattern(r"(?!.*/\.\.(?:/|\Z))[A-Za-z0-9_@][A-Za-z0-9_./@{}^~-]*"),
@@ -66,6 +67,13 @@ _KINDS: Mapping[str, Callable[[str], bool]] = {
     "item": lambda value: True,
     "label": lambda value: True,
 }
+
+
+def is_of_kind(value: str, kind: str) -> bool:
+    """Whether a value is harmless where this kind is expected."""
+    return _KINDS[kind](value)
+
+
 # A value of these kinds that does not match names something outside the repository.
 _NEAR = {"item": _pattern(r"#?[0-9]+"), "label": _pattern(r"[A-Za-z0-9_@,.+][A-Za-z0-9_@,.+-]*")}
 
@@ -120,6 +128,8 @@ class Row(Struct, frozen=True):
 
 
 _WHOLE = ("words", "early")
+# Variables whose value is text of the line: quoted there, a pattern is one as soon as the variable stands for it.
+_FROM_THE_LINE = re.compile(r"\$\{?(?:_\b|BASH_)")
 _OPTION = re.compile(r"(--[A-Za-z0-9][A-Za-z0-9_-]*|-[A-Za-z0-9_-]+)([!^#.+]*)(\[?)(?:=([a-z,]+))?\]?\Z")
 
 
@@ -229,6 +239,9 @@ class _Reading:
 
     def _take_value(self, index: int, word: str) -> None:
         kind = self.waiting.pop(0)
+        if self.row.acts and kind == "word" and word.startswith("@"):
+            # Some programs replace such a word by the options in that file, wherever it stands.
+            self._fail(index, f"`{word}` may be a file of arguments")
         if not self.row.is_exact:
             if word.startswith("-") and not _KINDS["number"](word):
                 self._fail(index, f"`{word}` may be an option")
@@ -306,13 +319,17 @@ class _Reading:
             self.waiting = self.waiting[1:]
             if "glob" in marks or not is_text:
                 self.found.parts.append(Part(index, "read", word))
-            if not is_text:
+            if not is_text or ("glob" in marks and not is_path) or _FROM_THE_LINE.search(word):
+                # The pattern may start with anything, so that nothing is certain about the folder it lists.
                 self.found.leaving.add(index)
         elif self.waiting or not (self.row.rest and is_path and is_certain and {"word"}.issuperset(missing)):
             self._fail(index, f"`{word}` could become something else than it seems")
             self.operands += [] if self.waiting else [index]
             self.waiting = self.waiting[1:]
         else:
+            if marks == "glob" and self.row.rest not in NAMED_KINDS:
+                # Whatever the program does with them, bash reads the names there.
+                self.found.parts.append(Part(index, "read", word))
             # It may become several operands, so that the next ones have other places than it seems.
             self.operands += [index] * (len(self.row.operands) + 1 if marks == "glob" else 1)
 
