@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import unicodedata
 from collections.abc import Callable
 
 import pytest
@@ -78,6 +79,33 @@ def test_numbers_that_do_not_count_on_are_no_line_numbers() -> None:
     assert piece("7\tapples\n3\tpears") == "7 apples 3 pears"
 
 
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("0.50", "0.5"),
+        (".5", "0.5"),
+        ("5e-1", "0.5"),
+        ("0.50000000000000000001", "0.5"),
+        ("1e-3", "0.001"),
+        ("0.0000001", "1e-7"),
+        ("1E+6", "1000000"),
+        ("10.0e5", "1000000"),
+        ("0XF4240", "1000000"),
+        ("٧", "7"),
+        ("cafe\u200b\u0301", "café"),
+    ],
+)
+def test_every_form_of_a_number_or_letter_reads_the_same(written: str, plain: str) -> None:
+    assert piece(f"({written})") == piece(plain)
+    assert piece("10.0.0.20") == "10 0 0 20"
+
+
+def test_another_letter_of_the_text_does_not_change_how_a_word_reads() -> None:
+    # The parts of a Korean syllable are no combining characters.
+    word = unicodedata.normalize("NFD", "보고서최종판")
+    assert piece(f"{word} e\u0301").split()[0] == piece(word) == "보고서최종판"
+
+
 def test_words_that_were_broken_are_whole_without_blanks() -> None:
     assert compact(view(unescape("send_em\nail"))) == compact(view(unescape("send_email")))
 
@@ -98,7 +126,23 @@ def test_escapes_and_entities_are_read_in_any_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["\\", "&", "&amp;", "{", "{}", "} {", "\\u0061", "\u200b", "\u0301", "```a\n", "1\n", "\ufdfa", "<a/>"]
+    "unit",
+    [
+        "\\",
+        "&",
+        "&amp;",
+        "{",
+        "{}",
+        "} {",
+        "\\u0061",
+        "\u200b",
+        "\u0301",
+        "\u0301\u0323",
+        "```a\n",
+        "1\n",
+        "\ufdfa",
+        "<a/>",
+    ],
 )
 def test_a_long_text_of_one_kind_has_a_view(unit: str) -> None:
     # What grew with the square of the length would take hours here.

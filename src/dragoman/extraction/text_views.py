@@ -106,6 +106,7 @@ MARKS = BLANK + OPEN + CLOSE + EMPTY
 _ROUNDS = 3
 """The maximum depth of nested escapes: a string in a string in a page."""
 _FEW = 24
+_MOST_MARKS = 8
 _BASES = {"0x": 16, "0b": 2, "0o": 8}
 _LARGEST_NUMBER = 1e22
 """Above it, not every digit of a float is known."""
@@ -122,9 +123,14 @@ _code = re.compile(
 )
 _continuation = re.compile(r"\\\r?\n[ \t]*")
 """A backslash at the end of a line joins the next line, as YAML folds long texts."""
+# Only the numbers that may have another form: with an exponent, or with zeros or many digits in the fraction.
+# The first character comes before the condition on the one before it: so the search skips everything else quickly.
+_exponent = r"e[-+]?[0-9]{1,3}+"
 _number_form = re.compile(
-    r"(?<![\w.])(?:0x[0-9a-f]{1,16}|0b[01]{1,64}|0o[0-7]{1,21}|\d{1,15}(?:\.\d{1,15})?e[+-]?\d{1,2}|\d{1,21}\.0{1,15})"
-    r"(?!\w|\.\d)"
+    rf"[.0-9](?<![\w.].)(?:(?<=0)(?:x[0-9a-f]{{1,16}}|b[01]{{1,64}}|o[0-7]{{1,21}})"
+    rf"|(?<=\.)[0-9]{{1,30}}+(?:{_exponent})?+"
+    rf"|(?<=[0-9])[0-9]{{0,20}}+(?:{_exponent}"
+    rf"|\.(?:(?:0000[0-9]{{1,26}}+|[0-9]{{15,30}}+)(?:{_exponent})?+|[0-9]{{1,14}}+(?:{_exponent}|(?<=0)))))(?!\w|\.[0-9])"
 )
 _surrogates = re.compile("[\ud800-\udfff]")
 # The label of a code block names a language. A tool may have the same name, but ```bash is not a call of it.
@@ -243,30 +249,41 @@ def _character(match: re.Match[str]) -> str:
 
 
 def _plain_number(match: re.Match[str]) -> str:
-    """Return a number as it is usually written: 1e3, 0x3e8 and 1000.0 are 1000."""
+    """Return a number as it is usually written: 1e3, 0x3e8 and 1000.0 are 1000, and 0.50 and .5 are 0.5."""
     written = match[0]
     if written[:2] in _BASES:
         return str(int(written[2:], _BASES[written[:2]]))
-    return spell_number(float(written)) or written
+    return spell_number(float(written))
 
 
 def spell_number(value: float) -> str:
-    """Return the decimal digits of a number without a fraction; empty for any other number."""
-    return str(int(value)) if abs(value) < _LARGEST_NUMBER and value.is_integer() else ""
+    """Return a number in its shortest form, without a fraction of zeros."""
+    return str(int(value)) if abs(value) < _LARGEST_NUMBER and value.is_integer() else str(value)
 
 
 def _simplify(text: str) -> str:
     """Remove invisible characters, and replace compatibility forms and special brackets by plain ones."""
+    # A mark and the letter before it make one character, as soon as nothing invisible is between them.
+    text = _replace(text, _plain_form)
+    if marks := "".join(filter(unicodedata.combining, set(text))):
+        # The normalisation sorts the marks of a letter, in a time that grows with the square of their number.
+        text = re.sub(f"([{marks}]{{{_MOST_MARKS}}})[{marks}]+", r"\1", text)
+    text = unicodedata.normalize("NFKC", text).lower()
+    return text if text.isascii() else _replace(text, _plain_mark)
+
+
+def _replace(text: str, plain_form: Callable[[str], str]) -> str:
     strange = [character for character in set(text) if character > "\x7f"]
-    if any(map(unicodedata.combining, strange)):
-        text = unicodedata.normalize("NFKC", text)
-        strange = [character for character in set(text) if character > "\x7f"]
-    changed = {character: plain for character in strange if (plain := _plain_form(character)) != character}
+    changed = {character: plain for character in strange if (plain := plain_form(character)) != character}
     if len(changed) > _FEW:
         return text.translate({ord(character): plain for character, plain in changed.items()})
     for character, plain in changed.items():
         text = text.replace(character, plain)
     return text
+
+
+def _plain_mark(character: str) -> str:
+    return character if character.isalnum() else BLANK
 
 
 @lru_cache(maxsize=4096)
@@ -278,8 +295,12 @@ def _plain_form(character: str) -> str:
         return ""
     if character in "‹〈⟨❮﹤":
         return "<"
+    if unicodedata.combining(character):
+        return character
+    if character.isdecimal():
+        return str(unicodedata.decimal(character))
     plain = unicodedata.normalize("NFKC", character).lower()
-    return "".join(each if each < "\x80" or each.isalnum() else BLANK for each in plain)
+    return "".join(each if each < "\x80" or each.isalnum() or unicodedata.combining(each) else BLANK for each in plain)
 
 
 def _collapse(text: str) -> str:
@@ -328,7 +349,7 @@ _empty_element = re.compile(
 )
 _escaped_tag = re.compile(r"&(?:lt|amp|#)|\\(?:u003c|u\{3c\}|x3c)|%(?:25){0,2}3c", re.IGNORECASE)
 _comments = (("<!--", "-->"), ("/*", "*/"), ("<?", "?>"))
-_base64_run = re.compile(r"[A-Za-z0-9+/_\-]{16,}+(?:(?:\s|\\[nr]){1,8}[A-Za-z0-9+/_\-]{4,}+)*+")
+_base64_run = re.compile(r"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{16,}+(?:(?:\s|\\[nr]){1,8}[A-Za-z0-9+/_\-]{4,}+)*+")
 _LEAST_BASE64 = 24
 _base64_breaks = re.compile(r"\\[nr]|\s+")
 _plain_octets = re.compile(rb"[\t\n\r\x20-\x7e\x80-\xff]{16,}")
