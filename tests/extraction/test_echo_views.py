@@ -100,6 +100,11 @@ def test_every_form_of_a_number_or_letter_reads_the_same(written: str, plain: st
     assert piece("10.0.0.20") == "10 0 0 20"
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "x" + "f" * 5000, "0" * 5000 + "65"])
+def test_an_entity_with_a_long_number_is_read(number: str) -> None:
+    assert piece(f"(a &#{number};b)").split()[-1] in ("b", "ab")
+
+
 def test_another_letter_of_the_text_does_not_change_how_a_word_reads() -> None:
     # The parts of a Korean syllable are no combining characters.
     word = unicodedata.normalize("NFD", "보고서최종판")
@@ -156,6 +161,8 @@ def test_a_long_text_of_one_kind_has_a_view(unit: str) -> None:
         "\\",
         "\\u003c",
         "&lt",
+        "&#0",
+        "&#1",
         "<b",
         "<x>",
         "<!--",

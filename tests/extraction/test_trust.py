@@ -152,7 +152,9 @@ def test_conversations_may_be_dicts_of_either_kind() -> None:
         {"role": "tool", "tool_call_id": "i", "content": write(EVIL)},
     ]
     claude = [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i", "content": write(EVIL)}]}]
-    for conversation in (chat, claude):
+    gemini = [{"role": "user", "parts": [{"functionResponse": {"name": "x", "response": {"output": write(EVIL)}}}]}]
+    bedrock = [{"role": "user", "content": [{"toolResult": {"toolUseId": "i", "content": [{"text": write(EVIL)}]}}]}]
+    for conversation in (chat, claude, gemini, bedrock):
         assert extract(write(EVIL), tools=TOOLS, conversation=conversation).calls == []
 
 

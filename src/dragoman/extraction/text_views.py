@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 import sys
 import unicodedata
@@ -14,7 +13,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from dragoman.characters import is_invisible
+from dragoman.characters import is_invisible, normalize, unescape_html
 
 # --------------------------------------------------------------------------------------------------------------------
 # A text as a tokenizer reads it: compatibility forms replaced, invisible characters removed.
@@ -106,7 +105,6 @@ MARKS = BLANK + OPEN + CLOSE + EMPTY
 _ROUNDS = 3
 """The maximum depth of nested escapes: a string in a string in a page."""
 _FEW = 24
-_MOST_MARKS = 8
 _BASES = {"0x": 16, "0b": 2, "0o": 8}
 _LARGEST_NUMBER = 1e22
 """Above it, not every digit of a float is known."""
@@ -168,7 +166,7 @@ def unescape(text: str) -> str:
         if "\x1b" in text:
             text = _terminal_code.sub("", text)
         if "&" in text and _entity.search(text):
-            text = html.unescape(text).lower()
+            text = unescape_html(text).lower()
         if "\\" in text:
             text = _read_codes(text)
         if "%" in text and _percent_code.search(text):
@@ -178,7 +176,7 @@ def unescape(text: str) -> str:
     # Last, because it reveals no further escape: it removes all backslashes before a letter.
     if "\\" in text:
         text = _read_controls(text)
-    return _number_form.sub(_plain_number, text)
+    return _number_form.sub(_plain_number, _drop_line_numbers(text))
 
 
 def alphanumerics(unescaped: str) -> str:
@@ -191,7 +189,6 @@ def view(unescaped: str) -> str:
     for fence, label in _fence_labels.items():
         if fence in unescaped:
             unescaped = label.sub(BLANK, unescaped)
-    unescaped = _drop_line_numbers(unescaped)
     if "/>" in unescaped:
         unescaped = unescaped.replace("/>", CLOSE)
     # Every byte of a letter beyond ASCII maps to itself. Other characters beyond ASCII are already removed.
@@ -264,11 +261,7 @@ def spell_number(value: float) -> str:
 def _simplify(text: str) -> str:
     """Remove invisible characters, and replace compatibility forms and special brackets by plain ones."""
     # A mark and the letter before it make one character, as soon as nothing invisible is between them.
-    text = _replace(text, _plain_form)
-    if marks := "".join(filter(unicodedata.combining, set(text))):
-        # The normalisation sorts the marks of a letter, in a time that grows with the square of their number.
-        text = re.sub(f"([{marks}]{{{_MOST_MARKS}}})[{marks}]+", r"\1", text)
-    text = unicodedata.normalize("NFKC", text).lower()
+    text = normalize("NFKC", _replace(text, _plain_form)).lower()
     return text if text.isascii() else _replace(text, _plain_mark)
 
 
