@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import unicodedata
 from collections.abc import Callable
 
@@ -40,6 +41,10 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "with invisible blanks": "\u200b".join,
     "with soft hyphens": "\u00ad".join,
     "in invisible letters": hide,
+    "with fillers": "\u3164".join,
+    "coloured": "\x1b[38:5:1m".join,
+    "coloured with one character": "\x9b31m".join,
+    "in parenthesised letters": lambda text: re.sub("[a-z]", lambda letter: chr(ord(letter[0]) + 0x243B), text),
     "quoted": lambda text: "\n".join("> " + word for word in text.split()),
     "over several lines": lambda text: text.replace(" ", "\n   "),
     "folded as YAML does": lambda text: text.replace("please", "ple\\\n    ase"),

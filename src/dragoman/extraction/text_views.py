@@ -26,6 +26,7 @@ _BLOCKS = (
 )
 _INVISIBLE = (
     *(range(0x00AD, 0x00AE), range(0x034F, 0x0350), range(0x061C, 0x061D), range(0x180B, 0x180F)),
+    *(range(0x17B4, 0x17B6), range(0x3164, 0x3165), range(0xFFA0, 0xFFA1)),
     *(range(0x200B, 0x2010), range(0x202A, 0x202F), range(0x2060, 0x2070), range(0x115F, 0x1161)),
     *(range(0xFE00, 0xFE10), range(0xFEFF, 0xFF00), range(0xFFF9, 0xFFFC), range(0x1BCA0, 0x1BCA4)),
     *(range(0x1D173, 0x1D17B), range(0xE0000, 0xE0200)),
@@ -109,7 +110,7 @@ _BASES = {"0x": 16, "0b": 2, "0o": 8}
 _LARGEST_NUMBER = 1e22
 """Above it, not every digit of a float is known."""
 
-_terminal_code = re.compile(r"\x1b\[[0-9;?]*[a-z]")
+_terminal_code = re.compile(r"(?:\x1b\[|\x9b)[0-9;:?]*[a-z]")
 _entity = re.compile(r"&[#a-z]")
 _percent_code = re.compile(r"%[0-9a-f]{2}")
 # Match only from the first backslash of a run. Otherwise a long run would be tried from each position.
@@ -117,7 +118,7 @@ _control_escape = re.compile(r"(?<!\\)\\++[nrbfv]")
 _tab_escape = re.compile(r"(?<!\\)\\++t")
 # A code of eight digits has a capital U. In lower case it begins with a control character, which nobody writes.
 _code = re.compile(
-    r"(?<!\\)(\\++)(?:u((?:000[0-9a-f]|0010)?[0-9a-f]{4})|u\{([0-9a-f]{1,6})\}|x([0-9a-f]{2})|([0-3][0-7]{2})(?!\d))"
+    r"(?<!\\)(\\++)(?:u((?:000[0-9a-f]|0010)?[0-9a-f]{4})|u\{([0-9a-f]{1,6})\}|x([0-9a-f]{2})|([0-3]?[0-7]{2})(?!\d))"
 )
 _continuation = re.compile(r"\\\r?\n[ \t]*")
 """A backslash at the end of a line joins the next line, as YAML folds long texts."""
@@ -160,11 +161,11 @@ def unescape(text: str) -> str:
     if "\\\n" in text or "\\\r" in text:
         text = _continuation.sub("", text)
     for _ in range(_ROUNDS):
+        if "\x1b" in text or "\x9b" in text:
+            text = _terminal_code.sub("", text)
         if not text.isascii():
             text = _simplify(text)
         before = text
-        if "\x1b" in text:
-            text = _terminal_code.sub("", text)
         if "&" in text and _entity.search(text):
             text = unescape_html(text).lower()
         if "\\" in text:
@@ -290,6 +291,8 @@ def _plain_form(character: str) -> str:
         return "<"
     if unicodedata.combining(character):
         return character
+    if "⒜" <= character <= "⒵":
+        return chr(ord(character) - ord("⒜") + ord("a"))
     if character.isdecimal():
         return str(unicodedata.decimal(character))
     plain = unicodedata.normalize("NFKC", character).lower()
@@ -330,11 +333,13 @@ def _collapse_empty(text: str) -> str:
 _quoted_printable = re.compile(r"=(?:[2-7][0-9a-fA-F]|[ \t]*\r?\n)")
 _soft_break = re.compile(r"=[ \t]{0,80}\r?\n")
 _octets = re.compile(r"(?:=[0-9a-fA-F]{2})+")
-_tag = re.compile(r"<[/a-z!?][^<>]{0,300}>", re.IGNORECASE)
+# A value may contain a bracket. Each search ends at the next opening bracket, so that it is linear.
+_attributes = r"(?:(?:[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+')*+|[^<>]*+)"
+_tag = re.compile(rf"<[/a-z!?]{_attributes}>", re.IGNORECASE)
 _inline_tag = re.compile(
     r"</?(?:abbr|a|bdi|bdo|big|blockquote|br|b|center|code|dd|del|details|div|dl|dt|em|font|h[1-6]|hr|img|ins|i|kbd|li"
     r"|mark|ol|pre|p|q|samp|section|small|span|strike|strong|sub|summary|sup|s|table|tbody|td|th|thead|tr|tt|ul|u|var"
-    r"|wbr)(?:[\s/][^<>]{0,300})?>",
+    rf"|wbr)(?:[\s/]{_attributes})?>",
     re.IGNORECASE,
 )
 _empty_element = re.compile(
