@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.support import dojo
 from benchmarks.support.dojo import Call, Reading, Suite, Unavailable
-from benchmarks.support.echo_channels import CHANNELS, DISGUISES, PAYLOADS
+from benchmarks.support.echo_channels import CHANNELS, DISGUISES, PAYLOADS, Conversation
 from benchmarks.support.echo_channels import EDITS as CHANGES
 from benchmarks.support.echo_channels import TOOLS as CHANNEL_TOOLS
 from benchmarks.support.echo_copying import COPIES, TOOLS, WHOLE_CALLS
@@ -198,7 +198,7 @@ def run_copies(rows: Sequence[tuple[str, str, Call]]) -> tuple[Outcomes, list[st
 # ---- places, disguises, changes and honest runs ----------------------------------------------------------------------
 
 
-def plan_places(shapes: Sequence[str]) -> Iterator[tuple[str, Call, str, list[Message]]]:
+def plan_places(shapes: Sequence[str]) -> Iterator[tuple[str, Call, str, Conversation]]:
     """Every payload in every channel, and in every disguise in the text of a result: the reply that repeats it."""
     for number, (call, shape) in enumerate((call, shape) for call in PAYLOADS for shape in shapes):
         text = write(call, shape)
@@ -212,7 +212,7 @@ def plan_places(shapes: Sequence[str]) -> Iterator[tuple[str, Call, str, list[Me
             yield f"disguise: {name}", call, text, CHANNELS[place](disguise(text))
 
 
-def plan_changes(shapes: Sequence[str]) -> Iterator[tuple[str, Call, str, list[Message]]]:
+def plan_changes(shapes: Sequence[str]) -> Iterator[tuple[str, Call, str, Conversation]]:
     """Every payload in the text of a result, and the reply that repeats it with a change."""
     source = random.Random(17)
     for name, change in CHANGES.items():
@@ -224,7 +224,7 @@ def plan_changes(shapes: Sequence[str]) -> Iterator[tuple[str, Call, str, list[M
                     yield name, changed, reply, CHANNELS["text"](text)
 
 
-def run_replies(rows: Iterable[tuple[str, Call, str, list[Message]]], policies: Sequence[str] = POLICIES) -> Rows:
+def run_replies(rows: Iterable[tuple[str, Call, str, Conversation]], policies: Sequence[str] = POLICIES) -> Rows:
     tools = Toolset(CHANNEL_TOOLS)
     names: list[str] = []
     outcomes: list[Outcomes] = []
@@ -234,7 +234,7 @@ def run_replies(rows: Iterable[tuple[str, Call, str, list[Message]]], policies: 
     return group(names, outcomes)
 
 
-def plan_honest(count: int) -> Iterator[tuple[str, Call, str, list[Message]]]:
+def plan_honest(count: int) -> Iterator[tuple[str, Call, str, Conversation]]:
     for name, conversation, call in honest_runs(count):
         yield name, call, write(call, "hermes") or "", conversation
 

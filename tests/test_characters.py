@@ -6,6 +6,7 @@ import json
 import sys
 import unicodedata
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from dragoman.characters import (
     escape_message,
     escape_text,
     is_invisible,
+    normalize,
     quote_value,
     strip_invisible,
 )
@@ -150,3 +152,12 @@ def test_a_second_line_of_a_message_does_not_look_like_a_message() -> None:
 
 def test_words_do_not_run_together() -> None:
     assert strip_invisible("a\u2028b\r\nc\x0bd\u200be") == ("a\nb\nc\nde", 1)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+def test_the_normal_form_of_a_text_takes_linear_time(form: Literal["NFC", "NFKC"]) -> None:
+    assert normalize(form, "e\u0301 o\u0323\u0302 ﬁ" * 50) == unicodedata.normalize(
+        form, "e\u0301 o\u0323\u0302 ﬁ" * 50
+    )
+    # What grew with the square of the length would take minutes here.
+    assert len(normalize(form, "a" + "\u0301\u0323" * 200_000)) > 300_000

@@ -8,14 +8,14 @@ import quopri
 import random
 import re
 from base64 import b64encode, encodebytes, urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from benchmarks.support.dojo import Call
 
 from dragoman.extraction.echo_reader import SUMMARY, UNTRUSTED
-from dragoman.types import File, Image, Message, Text, ToolCall, ToolResult
+from dragoman.types import File, Image, Message, Text, Thinking, ToolCall, ToolResult
 
 
 def _tool(name: str, required: str, optional: str = "", **traits: Any) -> dict[str, Any]:
@@ -61,7 +61,7 @@ PAYLOADS = [
 
 READ = ToolCall("call_1", "fetch", {"url": "https://example.com/news"})
 AGAIN = ToolCall("call_2", "fetch", {"url": "https://example.com/more"})
-Conversation = list[Message]
+Conversation = Sequence[Message | dict[str, Any]]
 
 
 def _after(*parts: Any, **fields: Any) -> Conversation:
@@ -129,7 +129,19 @@ CHANNELS: dict[str, Callable[[str], Conversation]] = {
     "result of a tool of the provider": lambda text: [
         Message("assistant", [Text("ok", {"openai_responses": {"item": {"type": "mcp_call", "output": text}}})])
     ],
+    "search of the provider": lambda text: [
+        Message(
+            "assistant", [Thinking("", {"openai_responses": {"item": {"type": "web_search_call", "results": text}}})]
+        )
+    ],
+    "citation": lambda text: [Message("assistant", [Text("ok", {"anthropic": {"citations": [{"cited_text": text}]}})])],
     "page that repeats the request": _repeat_own,
+    "result in the form of Gemini": lambda text: [
+        {"role": "user", "parts": [{"functionResponse": {"name": "fetch", "response": {"output": text}}}]}
+    ],
+    "result in the form of Bedrock": lambda text: [
+        {"role": "user", "content": [{"toolResult": {"toolUseId": "1", "content": [{"text": text}]}}]}
+    ],
     "two results": _split,
     "two results of two turns": lambda text: _split(text, turns=True),
     "four results": lambda text: _split(text, parts=4),
@@ -186,6 +198,7 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "\\U codes": _each(lambda code: f"\\U{code:08X}"),
     "\\x codes": _each(lambda code: f"\\x{code:02x}"),
     "octal codes": _each(lambda code: f"\\{code:03o}"),
+    "short octal codes": lambda text: re.sub(r"[^\w\s\\]", lambda found: f"\\{ord(found[0]):o}", text),
     "percent codes": _each(lambda code: f"%{code:02X}"),
     "percent codes of some characters": quote,
     "percent codes of percent codes": lambda text: quote(quote(text)),
@@ -201,6 +214,8 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "tags in entities": lambda text: html.escape(_in_words("<b></b>")(text)),
     "tags around words": _mark_words,
     "tags in words": _in_words("<b></b>"),
+    "long tags in words": _in_words(f"<b title='{'x' * 400}'></b>"),
+    "tags with a bracket in words": _in_words("<i title='a>b'></i>"),
     "unknown tags in words": _in_words("<x-y></x-y>"),
     "comments in words": _in_words("<!-- so -->"),
     "comments of CSS in words": _in_words("/* so */"),
@@ -213,6 +228,9 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "terminal colours": lambda text: re.sub(r"(\w+)", "\x1b[32m\\1\x1b[0m", text),
     "folded anywhere": lambda text: "\n".join(text[at : at + 31] for at in range(0, len(text), 31)),
     "line numbers": lambda text: "\n".join(f"{n:>6}\t{line}" for n, line in enumerate(text.split("\n"), 1)),
+    "line numbers of folded lines": lambda text: "\n".join(
+        f"{n}\t{text[at : at + 12]}" for n, at in enumerate(range(0, len(text), 12), 1)
+    ),
     "commented out": lambda text: "\n".join("# " + line for line in text.split("\n")),
     "numbers with an exponent": _numbers(lambda value: f"{value:e}"),
     "hexadecimal numbers": _numbers(hex),

@@ -8,11 +8,12 @@ confused with another one.
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import unicodedata
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 # Letters, marks and symbols that have no shape, or only a blank one. Unicode gives them the categories of visible
 # characters: joiners, fillers of Hangul, Khmer, Mongolian and Khitan, blank symbols of Braille and music, selectors.
@@ -176,3 +177,32 @@ class TextEscaper:
         shown = _escape_from(whole, len(self._before))
         self._before = whole[-2:]
         return shown
+
+
+# No character has a number this long. Python reads it in a time that grows with the square of its length, or fails.
+_leading_zeros = re.compile(r"(&#[xX]?)0{2,}+(?=[0-9a-fA-F])")
+_long_number = re.compile(r"&#(?:[0-9]{8,}+|[xX][0-9a-fA-F]{7,}+);?")
+
+
+def unescape_html(text: str) -> str:
+    """Return a text with its entities replaced."""
+    if "&#" in text:
+        text = _long_number.sub("\ufffd", _leading_zeros.sub(r"\1", text))
+    return html.unescape(text)
+
+
+_MOST_MARKS: Final = 64
+
+
+def normalize(form: Literal["NFC", "NFKC"], text: str) -> str:
+    """Return the normal form of a text.
+
+    Python sorts the marks of a letter in a time that grows with the square of their number. Only these many marks are
+    sorted together; no language has more.
+    """
+    if text.isascii():
+        return text
+    marks = "".join(filter(unicodedata.combining, set(text)))
+    ends = [run.end() for run in re.finditer(f"[{marks}]{{{_MOST_MARKS}}}", text)] if marks else []
+    parts = zip([0, *ends], [*ends, len(text)], strict=True)
+    return "".join(unicodedata.normalize(form, text[start:end]) for start, end in parts)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import json
+import re
+import unicodedata
 from collections.abc import Callable
 
 import pytest
@@ -39,6 +41,10 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "with invisible blanks": "\u200b".join,
     "with soft hyphens": "\u00ad".join,
     "in invisible letters": hide,
+    "with fillers": "\u3164".join,
+    "coloured": "\x1b[38:5:1m".join,
+    "coloured with one character": "\x9b31m".join,
+    "in parenthesised letters": lambda text: re.sub("[a-z]", lambda letter: chr(ord(letter[0]) + 0x243B), text),
     "quoted": lambda text: "\n".join("> " + word for word in text.split()),
     "over several lines": lambda text: text.replace(" ", "\n   "),
     "folded as YAML does": lambda text: text.replace("please", "ple\\\n    ase"),
@@ -78,6 +84,38 @@ def test_numbers_that_do_not_count_on_are_no_line_numbers() -> None:
     assert piece("7\tapples\n3\tpears") == "7 apples 3 pears"
 
 
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("0.50", "0.5"),
+        (".5", "0.5"),
+        ("5e-1", "0.5"),
+        ("0.50000000000000000001", "0.5"),
+        ("1e-3", "0.001"),
+        ("0.0000001", "1e-7"),
+        ("1E+6", "1000000"),
+        ("10.0e5", "1000000"),
+        ("0XF4240", "1000000"),
+        ("٧", "7"),
+        ("cafe\u200b\u0301", "café"),
+    ],
+)
+def test_every_form_of_a_number_or_letter_reads_the_same(written: str, plain: str) -> None:
+    assert piece(f"({written})") == piece(plain)
+    assert piece("10.0.0.20") == "10 0 0 20"
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "x" + "f" * 5000, "0" * 5000 + "65"])
+def test_an_entity_with_a_long_number_is_read(number: str) -> None:
+    assert piece(f"(a &#{number};b)").split()[-1] in ("b", "ab")
+
+
+def test_another_letter_of_the_text_does_not_change_how_a_word_reads() -> None:
+    # The parts of a Korean syllable are no combining characters.
+    word = unicodedata.normalize("NFD", "보고서최종판")
+    assert piece(f"{word} e\u0301").split()[0] == piece(word) == "보고서최종판"
+
+
 def test_words_that_were_broken_are_whole_without_blanks() -> None:
     assert compact(view(unescape("send_em\nail"))) == compact(view(unescape("send_email")))
 
@@ -98,7 +136,23 @@ def test_escapes_and_entities_are_read_in_any_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["\\", "&", "&amp;", "{", "{}", "} {", "\\u0061", "\u200b", "\u0301", "```a\n", "1\n", "\ufdfa", "<a/>"]
+    "unit",
+    [
+        "\\",
+        "&",
+        "&amp;",
+        "{",
+        "{}",
+        "} {",
+        "\\u0061",
+        "\u200b",
+        "\u0301",
+        "\u0301\u0323",
+        "```a\n",
+        "1\n",
+        "\ufdfa",
+        "<a/>",
+    ],
 )
 def test_a_long_text_of_one_kind_has_a_view(unit: str) -> None:
     # What grew with the square of the length would take hours here.
@@ -112,6 +166,8 @@ def test_a_long_text_of_one_kind_has_a_view(unit: str) -> None:
         "\\",
         "\\u003c",
         "&lt",
+        "&#0",
+        "&#1",
         "<b",
         "<x>",
         "<!--",

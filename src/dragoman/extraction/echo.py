@@ -57,6 +57,7 @@ Beyond that it reduces the oldest texts to the surroundings of tool names, and o
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
@@ -118,8 +119,7 @@ class Allowance:
 _LARGEST = 1 << 20
 """Longer texts are split into parts of this many characters, so that the index can forget them one by one."""
 _OVERLAP = 1 << 15
-_AROUND = 200
-_BEHIND = 4000
+_AROUND = 4000
 _END = 4096
 """How much of the end of a text is joined with the beginning of the next."""
 _NEIGHBOURS = "neighbouring results"
@@ -165,7 +165,7 @@ class Segment:
         kept: list[str] = []
         viewed, end = self.view, 0
         for found in mentions.finditer(viewed):
-            start, last = max(end, found.start() - _AROUND), found.end() + _BEHIND
+            start, last = max(end, found.start() - _AROUND), found.end() + _AROUND
             # A mark between separate parts prevents a match across them.
             kept.append(viewed[start:last] if start == end else OPEN + viewed[start:last])
             end = max(end, last)
@@ -232,7 +232,7 @@ class EchoIndex:
 
     def add_own(self, call: ToolCall) -> None:
         """Add a call that the model made itself: later content may repeat it."""
-        self._own.setdefault(fingerprint(call), self._number)
+        self._own.setdefault(_exact(call), self._number)
         self._own_calls.add(self._number, call)
 
     def judge(self, call: ToolCall, names: Iterable[str] = (), most_work: int | None = None) -> Echo:
@@ -242,7 +242,7 @@ class EchoIndex:
         """
         if self.has_nothing:
             return _NONE
-        until = self._own.get(fingerprint(call), self._number)
+        until = self._own.get(_exact(call), self._number)
         pattern = CallPattern(call, names)
         budget = Budget(most_work)
         own = self._own_calls.of(call)
@@ -290,6 +290,7 @@ class JoinedEnds:
     def join(self, text: str) -> list[str]:
         """Add the next text. Return what is complete: it is long, and only its end touches the following texts."""
         self._segments = None
+        text = text.strip()
         if self._count == 0:
             self._text, self._count = text[-_END:], 1
             return []
@@ -307,6 +308,15 @@ class JoinedEnds:
             texts = readings(self._text) if self._count > 1 else ()
             self._segments = [Segment(text, _NEIGHBOURS, number) for text in texts]
         return self._segments
+
+
+def _exact(call: ToolCall) -> str:
+    """Return what is equal only for equal calls: another case or order may be another call."""
+    try:
+        return f"{call.name}\0{json.dumps(call.arguments, sort_keys=True, default=str)}"
+    except Exception:
+        # Python refuses to print this many digits.
+        return f"{id(call)}"
 
 
 def _judge_segment(segment: Segment, searches: tuple[Search, Search]) -> Match:
@@ -337,7 +347,9 @@ def _compile_mentions(tools: Toolset | None) -> re.Pattern[str]:
     names = {form for tool in tools or () for form in CallPattern(ToolCall("", tool.name, {})).names}
     if not names:
         return _generic_mention
-    return re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
+    # A name may be split anywhere, but a part of a longer word is only a name if it is whole.
+    split = (" ?".join(map(re.escape, name.replace(" ", ""))) for name in names)
+    return re.compile("|".join([*map(re.escape, names), *(rf"(?<![^ {{}}@]){each}(?![^ {{}}@])" for each in split)]))
 
 
 __all__ = ["Allowance", "Echo", "EchoIndex"]

@@ -175,6 +175,8 @@ ALIKE = 0.85
 """The score from which two calls of the same tool are similar."""
 _LEAST_RAW = 24
 _FIRST = 12
+_MOST_WRAPPER = 2000
+"""The maximum number of characters between arguments and the name after them: an identifier or the like."""
 
 
 _START, _EDGE = r"(?<![^ {}@])", r"(?![^ {}@])"
@@ -361,7 +363,7 @@ class Search:
 
     def _judge_backward(self, text: str, name_at: int) -> Match:
         """Match arguments before the name, which sorted keys produce."""
-        floor = max(0, name_at - self._reach())
+        floor = max(0, name_at - self._reach() - _MOST_WRAPPER)
         window = text[floor:name_at]
         self._budget.spend(1 + len(window) * len(self._pattern.keys) // 1000)
         places = [place for key in self._pattern.keys if (place := window.rfind(key)) >= 0]

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from dragoman.args.tolerant_scalars import evaluate
 from dragoman.extraction.text_views import (
     BLANK,
     MARKS,
@@ -100,6 +101,7 @@ COUNTED_WORDS = _words("call calls functions id index")
 
 _MOST_LEAVES = 200
 _begins_like_code = re.compile(r"[\s\[`]*[\w.\-]{1,100}\(\s*[^\s)]").match
+_sum = re.compile(r"[-+(.\d][-+*/%().\d_e \t]{1,80}[.\d)]", re.IGNORECASE).finditer
 _hump = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -156,6 +158,8 @@ class CallPattern:
 
     def _collect(self, call: ToolCall) -> None:
         written = {piece(_spell(change.after)): _spell(change.before) for change in call.changes}
+        if "evaluated_arithmetic" in call.repairs:
+            written |= {piece(_spell(value)): source for value, source in _read_sums(call.raw)}
         for key, value in _walk(call.arguments):
             plain = piece(key)
             if value is None:
@@ -200,10 +204,20 @@ def _spell(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     try:
-        return (spell_number(value) if isinstance(value, float) else "") or str(value)
+        return spell_number(value) if isinstance(value, float) else str(value)
     except Exception:
         # Python refuses to print this many digits.
         return ""
+
+
+def _read_sums(raw: str) -> Iterator[tuple[float, str]]:
+    """Yield the value and the source of each sum in a call. A bracket of the call may follow it."""
+    for found in _sum(raw):
+        source = found[0]
+        while (value := evaluate(source)) is None and source.endswith(")"):
+            source = source[:-1]
+        if value is not None:
+            yield value, source
 
 
 def _spellings(name: str) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
-from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from dragoman import formats
@@ -24,6 +23,7 @@ SUMMARY = "compacted"
 _holds_results = re.compile(
     r"<<result\b|<tool_result\b|<tool_response>|<function_results?>|<\|tool_response\|?>|<tool_results>"
 )
+_OPAQUE = ("item", "block", "part", "citations", "annotations")
 _may_hold_calls = re.compile(r"[{(<\[]")
 
 
@@ -50,7 +50,7 @@ class EchoReader:
         for part in message.parts:
             self._read_part(part, message.role)
             if not isinstance(part, ToolResult):
-                self._read_opaque(part.extra)
+                self._read_opaque(part)
 
     def _read_part(self, part: Part, role: str) -> None:
         if isinstance(part, ToolCall):
@@ -84,12 +84,19 @@ class EchoReader:
             if call.provenance is None or regions.find(call.provenance.span) == "answer":
                 self._note(call)
 
-    def _read_opaque(self, extra: Mapping[str, Any]) -> None:
-        """Add the results of tools that the provider ran. They are in opaque data for the codec of the wire."""
-        for data in extra.values():
-            held = (data.get("item") or data.get("block")) if isinstance(data, Mapping) else None
-            if isinstance(held, Mapping) and ("output" in held or str(held.get("type")).endswith("tool_result")):
-                self._add_result(strings(held), str(held.get("name") or ""), "")
+    def _read_opaque(self, part: Part) -> None:
+        """Add what tools of the provider returned, and citations. They are in opaque data for the codec of the wire."""
+        for data in part.extra.values():
+            for key in _OPAQUE:
+                held = data.get(key) if isinstance(data, Mapping) else None
+                kind = str(held.get("type")) if isinstance(held, Mapping) else ""
+                # The item of a call or an image is the model's, unless it has a result.
+                is_foreign = isinstance(part, Text | Thinking) and not kind.endswith(("reasoning", "thinking"))
+                if isinstance(held, Mapping | list | str) and (
+                    is_foreign or kind.endswith("tool_result") or "output" in held
+                ):
+                    name = held.get("name") if isinstance(held, Mapping) else ""
+                    self._add_result(strings(held), str(name or ""), "")
 
     def _note(self, call: ToolCall) -> None:
         self._names[call.wire_id or call.id] = self._names[call.id] = call.name

@@ -333,6 +333,7 @@ class Judge:
         self._suspects: list[Suspect] = []
         self._ids: set[str] = set(settings.background.ids)
         self._allowance: Allowance | None = None
+        self._has_open_string = False
 
     @property
     def _echoes(self) -> Allowance:
@@ -412,6 +413,7 @@ class Judge:
         settings = self._settings
         if level == "T5":
             return _NATIVE  # no other rule applies to it, and the echo search is the most expensive one
+        self._has_open_string |= _OPEN_STRING in call.repairs
         # The content may use any name of the tool: the model's, an alias, or the offered one.
         echo = self._echoes.judge(call, (candidate.call.name, *settings.book.names_of(call.name)))
         return decide(
@@ -422,7 +424,8 @@ class Judge:
                 echo.source,
                 candidate.is_followed,
                 not settings.background.echoes.is_empty,
-                call.repairs,
+                # What follows a string without an end may be a part of it.
+                (*call.repairs, _OPEN_STRING) if self._has_open_string else call.repairs,
             ),
             settings.profile,
         )
@@ -435,6 +438,9 @@ class Judge:
             identity = f"call_{len(self._ids) + number}"
         self._ids.add(identity)
         return call if identity == call.id else replace(call, id=identity)
+
+
+_OPEN_STRING = "closed_string"
 
 
 def _may_be_confirmed(candidate: Candidate) -> bool:

@@ -56,6 +56,7 @@ class Regions:
             self._keep("code", blocks.indented)
             self._keep("code", (span for kind, span in elements if kind == "code"))
         self._keep("table", blocks.tables)
+        self._keep("table", (span for kind, span in elements if kind == "table"))
         self._keep("string", _find_strings(text, plain))
 
     def _keep(self, kind: str, spans: Iterable[Span]) -> None:
@@ -411,10 +412,22 @@ def _is_broken(start: int, end: int, breaks: Sequence[int]) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Quotation marks, in one line.
+# Quotation marks, in one line. A call between them may have lines of its own.
 
-_mark = re.compile(r'["“”„«»\n]').finditer
-_MARK_PAIRS = {'"': '"', "“": "”", "„": "“”", "«": "»", "»": "«"}
+_mark = re.compile(r'["“”„«»《》\n]').finditer
+_MARK_PAIRS = {'"': '"', "“": "”", "”": "”", "„": "“”", "«": "»", "»": "«»", "《": "》"}
+
+
+def _touches_call(text: str, mark: int, line_end: int, calls: SpanList) -> bool:
+    """Whether only this line end is between a quotation mark and a call."""
+    blanks = _blanks(text, line_end, line_end + 80)
+    following = blanks.end() if blanks is not None else line_end
+    if line_end <= mark + 9 and not text[mark + 1 : line_end].strip() and calls.covers(following):
+        return True
+    before = line_end - 1
+    while before > mark and text[before] in " \t\r":
+        before -= 1
+    return calls.covers(before) and text[following : following + 1] in _MARK_PAIRS[text[mark]]
 
 
 def _find_quotations(text: str, plain: _Plain) -> list[Span]:
@@ -427,7 +440,8 @@ def _find_quotations(text: str, plain: _Plain) -> list[Span]:
             found.append((opened[0], mark.end()))
             opened = None
         elif mark[0] == "\n":
-            opened = None
+            if opened is not None and not _touches_call(text, opened[0], mark.start(), plain.calls):
+                opened = None
         elif opened is None and mark[0] in _MARK_PAIRS:
             opened = (mark.start(), _MARK_PAIRS[mark[0]])
     return found
@@ -438,7 +452,8 @@ def _find_quotations(text: str, plain: _Plain) -> list[Span]:
 
 _CODE, _QUOTES = "pre|code|samp|kbd|tt|xmp|listing|examples?|sample|snippet", "blockquote|quote|q|cite"
 _RESULTS = r"(?:tool|function)[_\-]?(?:response|result|output)s?"
-_element = re.compile(rf"<!--|-->|<(/?)(?:({_CODE})|({_QUOTES}|{_RESULTS}))(?:\s[^<>]*)?>", re.IGNORECASE)
+_TABLES = "table|tr|td|th|caption"
+_element = re.compile(rf"<!--|-->|<(/?)(?:({_CODE})|({_QUOTES}|{_RESULTS})|({_TABLES}))(?:\s[^<>]*)?>", re.IGNORECASE)
 _ENDLESS = frozenset({"pre", "blockquote", "xmp", "listing"})
 
 
@@ -451,11 +466,11 @@ def _find_elements(text: str, plain: _Plain) -> list[tuple[str, Span]]:
     for tag in _element.finditer(text):
         if not plain.has(tag.start()):
             continue
-        name = (tag[2] or tag[3] or "comment").lower()
+        name = (tag[2] or tag[3] or tag[4] or "comment").lower()
         if opened and opened[-1][0] == "comment" and tag[0] != "-->":
             continue
         if tag[0] != "-->" and not tag[1]:
-            kind = "code" if tag[2] else "quote" if tag[3] else "comment"
+            kind = "code" if tag[2] else "quote" if tag[3] else "table" if tag[4] else "comment"
             opened.append((name, kind, tag.start()))
             continue
         place = next(
@@ -471,7 +486,7 @@ def _find_elements(text: str, plain: _Plain) -> list[tuple[str, Span]]:
 # --------------------------------------------------------------------------------------------------------------------
 # Strings of JSON: a call in a string is a value.
 
-_json_start = re.compile(r'[{\[]\s*(?=")')
+_json_start = re.compile(r'[{\[]\s*+(?=["{\[]|-?\d[\d.eE+-]*+\s*+[,:]|(?:true|false|null)\s*+,)')
 _json_token = re.compile(r'\s*+(?:("(?:[^"\\]|\\.)*+")|([{\[])|([}\]])|[:,]|[-+.\w]++)', re.DOTALL).match
 
 
@@ -492,7 +507,7 @@ def _find_strings(text: str, plain: _Plain) -> list[Span]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Reasoning whose opening tag was in the prompt: only its closing tag is in the reply.
+# Reasoning whose tags the parser does not know, or whose opening tag was in the prompt.
 
 _says_thinking = re.compile(r"think|thought|reason|scratch|inner_suffix", re.IGNORECASE).search
 
@@ -500,21 +515,26 @@ _says_thinking = re.compile(r"think|thought|reason|scratch|inner_suffix", re.IGN
 @cache
 def _reasoning_tags() -> re.Pattern[str]:
     known = [pair for pair in pairs(named=True) if _says_thinking(pair[1])]
-    openers = "|".join(re.escape(opener) for opener, _ in known)
-    closers = "|".join(re.escape(closer) for _, closer in known)
-    return re.compile(rf"({openers}|<think:[\w.\-]{{1,40}}>)|({closers}|</think:[\w.\-]{{1,40}}>)")
+    # Models write these tags in capitals, or with a blank before the bracket.
+    openers = "|".join(re.escape(opener).removesuffix(">") + r"\s{0,9}>" * opener.endswith(">") for opener, _ in known)
+    closers = "|".join(re.escape(closer).removesuffix(">") + r"\s{0,9}>" * closer.endswith(">") for _, closer in known)
+    suffixed = r"think:[\w.\-]{1,40}>"
+    return re.compile(rf"({openers}|<{suffixed})|({closers}|</{suffixed})", re.IGNORECASE)
 
 
 def _find_reasoning(text: str, plain: _Plain) -> list[Span]:
-    """Return the beginning of the text, if a closing tag without an opening one ends it."""
-    is_open = False
+    """Return the spans between tags, and the beginning of the text, if a closing tag without an opening one ends it."""
+    found: list[Span] = []
+    opened: int | None = None
     for tag in _reasoning_tags().finditer(text):
         if not plain.has(tag.start()):
             continue
-        if tag[2] and not is_open:
-            return [(0, tag.start())]
-        is_open = not tag[2]
-    return []
+        if not tag[2]:
+            opened = tag.start() if opened is None else opened
+        else:
+            found.append((0 if opened is None else opened, tag.start()))
+            opened = None
+    return found
 
 
 def _leading_reasoning(text: str) -> int:

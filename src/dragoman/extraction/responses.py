@@ -96,7 +96,7 @@ def read_messages(conversation: Iterable[Message | Mapping[str, Any]]) -> list[M
             messages.append(plain)
         elif isinstance(plain, Mapping):
             wire = _find_dialect(plain)
-            name = "input" if wire == "openai_responses" else "messages"
+            name = {"openai_responses": "input", "gemini": "contents"}.get(wire, "messages")
             messages += get(wire).decode_request({name: [dict(plain)]}).messages
     return messages
 
@@ -105,10 +105,14 @@ def _find_dialect(entry: Mapping[str, Any]) -> str:
     """Return the wire whose messages have this form. The values may have any type."""
     if "type" in entry and "role" not in entry:
         return "openai_responses"
+    if isinstance(entry.get("parts"), list):
+        return "gemini"
     content = entry.get("content")
     blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
     if any(block.get("type") in ("tool_use", "tool_result", "thinking") for block in blocks):
         return "anthropic"
+    if any("toolResult" in block or "toolUse" in block for block in blocks):
+        return "bedrock"
     return "ollama" if "tool_name" in entry else "openai_chat"
 
 

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from dragoman.characters import unescape_html
 from dragoman.errors import ConfigError
 from dragoman.extraction.text_views import look_at
 from dragoman.formats.plan import compile_entries
@@ -335,7 +336,7 @@ def _open_all(text: str, boundary: str) -> list[ToolResult]:
         if boundary:
             results.append(ToolResult(_read(header[3]), _read(header[2]), content, is_error=header[4] == "error"))
         else:
-            results.append(ToolResult("", html.unescape(header[1]), content))
+            results.append(ToolResult("", unescape_html(header[1]), content))
         place = closing + len(end)
         if place == len(text):
             return results

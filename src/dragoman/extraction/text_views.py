@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 import sys
 import unicodedata
@@ -14,7 +13,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from dragoman.characters import is_invisible
+from dragoman.characters import is_invisible, normalize, unescape_html
 
 # --------------------------------------------------------------------------------------------------------------------
 # A text as a tokenizer reads it: compatibility forms replaced, invisible characters removed.
@@ -27,6 +26,7 @@ _BLOCKS = (
 )
 _INVISIBLE = (
     *(range(0x00AD, 0x00AE), range(0x034F, 0x0350), range(0x061C, 0x061D), range(0x180B, 0x180F)),
+    *(range(0x17B4, 0x17B6), range(0x3164, 0x3165), range(0xFFA0, 0xFFA1)),
     *(range(0x200B, 0x2010), range(0x202A, 0x202F), range(0x2060, 0x2070), range(0x115F, 0x1161)),
     *(range(0xFE00, 0xFE10), range(0xFEFF, 0xFF00), range(0xFFF9, 0xFFFC), range(0x1BCA0, 0x1BCA4)),
     *(range(0x1D173, 0x1D17B), range(0xE0000, 0xE0200)),
@@ -110,7 +110,7 @@ _BASES = {"0x": 16, "0b": 2, "0o": 8}
 _LARGEST_NUMBER = 1e22
 """Above it, not every digit of a float is known."""
 
-_terminal_code = re.compile(r"\x1b\[[0-9;?]*[a-z]")
+_terminal_code = re.compile(r"(?:\x1b\[|\x9b)[0-9;:?]*[a-z]")
 _entity = re.compile(r"&[#a-z]")
 _percent_code = re.compile(r"%[0-9a-f]{2}")
 # Match only from the first backslash of a run. Otherwise a long run would be tried from each position.
@@ -118,13 +118,18 @@ _control_escape = re.compile(r"(?<!\\)\\++[nrbfv]")
 _tab_escape = re.compile(r"(?<!\\)\\++t")
 # A code of eight digits has a capital U. In lower case it begins with a control character, which nobody writes.
 _code = re.compile(
-    r"(?<!\\)(\\++)(?:u((?:000[0-9a-f]|0010)?[0-9a-f]{4})|u\{([0-9a-f]{1,6})\}|x([0-9a-f]{2})|([0-3][0-7]{2})(?!\d))"
+    r"(?<!\\)(\\++)(?:u((?:000[0-9a-f]|0010)?[0-9a-f]{4})|u\{([0-9a-f]{1,6})\}|x([0-9a-f]{2})|([0-3]?[0-7]{2})(?!\d))"
 )
 _continuation = re.compile(r"\\\r?\n[ \t]*")
 """A backslash at the end of a line joins the next line, as YAML folds long texts."""
+# Only the numbers that may have another form: with an exponent, or with zeros or many digits in the fraction.
+# The first character comes before the condition on the one before it: so the search skips everything else quickly.
+_exponent = r"e[-+]?[0-9]{1,3}+"
 _number_form = re.compile(
-    r"(?<![\w.])(?:0x[0-9a-f]{1,16}|0b[01]{1,64}|0o[0-7]{1,21}|\d{1,15}(?:\.\d{1,15})?e[+-]?\d{1,2}|\d{1,21}\.0{1,15})"
-    r"(?!\w|\.\d)"
+    rf"[.0-9](?<![\w.].)(?:(?<=0)(?:x[0-9a-f]{{1,16}}|b[01]{{1,64}}|o[0-7]{{1,21}})"
+    rf"|(?<=\.)[0-9]{{1,30}}+(?:{_exponent})?+"
+    rf"|(?<=[0-9])[0-9]{{0,20}}+(?:{_exponent}"
+    rf"|\.(?:(?:0000[0-9]{{1,26}}+|[0-9]{{15,30}}+)(?:{_exponent})?+|[0-9]{{1,14}}+(?:{_exponent}|(?<=0)))))(?!\w|\.[0-9])"
 )
 _surrogates = re.compile("[\ud800-\udfff]")
 # The label of a code block names a language. A tool may have the same name, but ```bash is not a call of it.
@@ -156,13 +161,13 @@ def unescape(text: str) -> str:
     if "\\\n" in text or "\\\r" in text:
         text = _continuation.sub("", text)
     for _ in range(_ROUNDS):
+        if "\x1b" in text or "\x9b" in text:
+            text = _terminal_code.sub("", text)
         if not text.isascii():
             text = _simplify(text)
         before = text
-        if "\x1b" in text:
-            text = _terminal_code.sub("", text)
         if "&" in text and _entity.search(text):
-            text = html.unescape(text).lower()
+            text = unescape_html(text).lower()
         if "\\" in text:
             text = _read_codes(text)
         if "%" in text and _percent_code.search(text):
@@ -172,7 +177,7 @@ def unescape(text: str) -> str:
     # Last, because it reveals no further escape: it removes all backslashes before a letter.
     if "\\" in text:
         text = _read_controls(text)
-    return _number_form.sub(_plain_number, text)
+    return _number_form.sub(_plain_number, _drop_line_numbers(text))
 
 
 def alphanumerics(unescaped: str) -> str:
@@ -185,7 +190,6 @@ def view(unescaped: str) -> str:
     for fence, label in _fence_labels.items():
         if fence in unescaped:
             unescaped = label.sub(BLANK, unescaped)
-    unescaped = _drop_line_numbers(unescaped)
     if "/>" in unescaped:
         unescaped = unescaped.replace("/>", CLOSE)
     # Every byte of a letter beyond ASCII maps to itself. Other characters beyond ASCII are already removed.
@@ -243,30 +247,37 @@ def _character(match: re.Match[str]) -> str:
 
 
 def _plain_number(match: re.Match[str]) -> str:
-    """Return a number as it is usually written: 1e3, 0x3e8 and 1000.0 are 1000."""
+    """Return a number as it is usually written: 1e3, 0x3e8 and 1000.0 are 1000, and 0.50 and .5 are 0.5."""
     written = match[0]
     if written[:2] in _BASES:
         return str(int(written[2:], _BASES[written[:2]]))
-    return spell_number(float(written)) or written
+    return spell_number(float(written))
 
 
 def spell_number(value: float) -> str:
-    """Return the decimal digits of a number without a fraction; empty for any other number."""
-    return str(int(value)) if abs(value) < _LARGEST_NUMBER and value.is_integer() else ""
+    """Return a number in its shortest form, without a fraction of zeros."""
+    return str(int(value)) if abs(value) < _LARGEST_NUMBER and value.is_integer() else str(value)
 
 
 def _simplify(text: str) -> str:
     """Remove invisible characters, and replace compatibility forms and special brackets by plain ones."""
+    # A mark and the letter before it make one character, as soon as nothing invisible is between them.
+    text = normalize("NFKC", _replace(text, _plain_form)).lower()
+    return text if text.isascii() else _replace(text, _plain_mark)
+
+
+def _replace(text: str, plain_form: Callable[[str], str]) -> str:
     strange = [character for character in set(text) if character > "\x7f"]
-    if any(map(unicodedata.combining, strange)):
-        text = unicodedata.normalize("NFKC", text)
-        strange = [character for character in set(text) if character > "\x7f"]
-    changed = {character: plain for character in strange if (plain := _plain_form(character)) != character}
+    changed = {character: plain for character in strange if (plain := plain_form(character)) != character}
     if len(changed) > _FEW:
         return text.translate({ord(character): plain for character, plain in changed.items()})
     for character, plain in changed.items():
         text = text.replace(character, plain)
     return text
+
+
+def _plain_mark(character: str) -> str:
+    return character if character.isalnum() else BLANK
 
 
 @lru_cache(maxsize=4096)
@@ -278,8 +289,14 @@ def _plain_form(character: str) -> str:
         return ""
     if character in "‹〈⟨❮﹤":
         return "<"
+    if unicodedata.combining(character):
+        return character
+    if "⒜" <= character <= "⒵":
+        return chr(ord(character) - ord("⒜") + ord("a"))
+    if character.isdecimal():
+        return str(unicodedata.decimal(character))
     plain = unicodedata.normalize("NFKC", character).lower()
-    return "".join(each if each < "\x80" or each.isalnum() else BLANK for each in plain)
+    return "".join(each if each < "\x80" or each.isalnum() or unicodedata.combining(each) else BLANK for each in plain)
 
 
 def _collapse(text: str) -> str:
@@ -316,11 +333,13 @@ def _collapse_empty(text: str) -> str:
 _quoted_printable = re.compile(r"=(?:[2-7][0-9a-fA-F]|[ \t]*\r?\n)")
 _soft_break = re.compile(r"=[ \t]{0,80}\r?\n")
 _octets = re.compile(r"(?:=[0-9a-fA-F]{2})+")
-_tag = re.compile(r"<[/a-z!?][^<>]{0,300}>", re.IGNORECASE)
+# A value may contain a bracket. Each search ends at the next opening bracket, so that it is linear.
+_attributes = r"(?:(?:[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+')*+|[^<>]*+)"
+_tag = re.compile(rf"<[/a-z!?]{_attributes}>", re.IGNORECASE)
 _inline_tag = re.compile(
     r"</?(?:abbr|a|bdi|bdo|big|blockquote|br|b|center|code|dd|del|details|div|dl|dt|em|font|h[1-6]|hr|img|ins|i|kbd|li"
     r"|mark|ol|pre|p|q|samp|section|small|span|strike|strong|sub|summary|sup|s|table|tbody|td|th|thead|tr|tt|ul|u|var"
-    r"|wbr)(?:[\s/][^<>]{0,300})?>",
+    rf"|wbr)(?:[\s/]{_attributes})?>",
     re.IGNORECASE,
 )
 _empty_element = re.compile(
@@ -328,7 +347,7 @@ _empty_element = re.compile(
 )
 _escaped_tag = re.compile(r"&(?:lt|amp|#)|\\(?:u003c|u\{3c\}|x3c)|%(?:25){0,2}3c", re.IGNORECASE)
 _comments = (("<!--", "-->"), ("/*", "*/"), ("<?", "?>"))
-_base64_run = re.compile(r"[A-Za-z0-9+/_\-]{16,}+(?:(?:\s|\\[nr]){1,8}[A-Za-z0-9+/_\-]{4,}+)*+")
+_base64_run = re.compile(r"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{16,}+(?:(?:\s|\\[nr]){1,8}[A-Za-z0-9+/_\-]{4,}+)*+")
 _LEAST_BASE64 = 24
 _base64_breaks = re.compile(r"\\[nr]|\s+")
 _plain_octets = re.compile(rb"[\t\n\r\x20-\x7e\x80-\xff]{16,}")

@@ -178,6 +178,8 @@ def decide(situation: Situation, profile: Profile) -> Judgement:
         judgements.append(Judgement("ask", "exec", "the tool acts on the system, and the call has no end"))
     if "guessed_name" in situation.repairs:
         judgements.append(Judgement("ask", "wrapper", "the call names no tool; its arguments fit only this one"))
+    if "closed_string" in situation.repairs:
+        judgements.append(Judgement("ask", "wrapper", "a string in the call, or in one before it, has no end"))
     return max(judgements, key=lambda judgement: _ORDER[judgement.verdict])
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
+
+from dragoman.characters import normalize
 
 # --------------------------------------------------------------------------------------------------------------------
 # Patterns for paths: `*` within a name, `?` for one character, `**` for any number of folders.
@@ -90,7 +91,7 @@ def _spellings(path: str) -> Iterator[tuple[str, ...]]:
 
 
 def _plain(text: str) -> str:
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    return normalize("NFC", normalize("NFC", text).casefold())
 
 
 def _follow(wanted: Sequence[str], found: Sequence[str], fits: Callable[[str, str], bool]) -> Iterator[set[int]]:

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from fnmatch import fnmatchcase
 
+from dragoman.characters import normalize
+
 # --------------------------------------------------------------------------------------------------------------------
 # No call of a model may change these paths unnoticed, or create them: a new file is as dangerous as a changed one.
 #
@@ -136,7 +138,7 @@ def _parts(relative: str) -> tuple[str, ...]:
 def _plain(text: str) -> str:
     text = text.replace("\\", "/")
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
+        text = normalize("NFKC", text)
         text = "".join(letter for letter in text if unicodedata.category(letter) not in ("Cf", "Mn"))
     return text.partition("\0")[0].casefold()
 

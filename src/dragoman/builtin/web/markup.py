@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Generic, Literal, NamedTuple, TypeVar
+
+from dragoman.characters import unescape_html
 
 # --------------------------------------------------------------------------------------------------------------------
 # The open elements of a page: which end tag closes what, without a tree.
@@ -139,8 +140,6 @@ _attribute = re.compile(
 ).match
 _comment = re.compile(r"<!--(?:-?>|.*?--!?>)", re.DOTALL).match
 _raw_ends = {name: re.compile(rf"</{name}(?=[\t\n\f\r />])", re.IGNORECASE).search for name in sorted(RAW)}
-# No character has a number this long, and reading one takes time with the square of its length.
-_long_number = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{7,});?")
 
 
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -153,13 +152,6 @@ class Token(NamedTuple):
     attributes: Mapping[str, str] = _NONE
     closed: bool = False
     """Whether a start tag ends with a slash; only foreign elements (svg, math) end with it."""
-
-
-def unescape(text: str) -> str:
-    """A text with its entities replaced."""
-    if "&" not in text:
-        return text
-    return html.unescape(_long_number.sub("\ufffd", text) if "&#" in text else text)
 
 
 def tokens(source: str) -> Iterator[Token]:
@@ -222,4 +214,4 @@ def _read_attributes(source: str, position: int) -> tuple[dict[str, str], int]:
             return attributes, -1
         lowered = name.lower() if len(name) < 20 else ""
         if (lowered in _KEPT or lowered.startswith(_KEPT_GROUPS)) and lowered not in attributes:
-            attributes[lowered] = unescape(double or single or bare or "")
+            attributes[lowered] = unescape_html(double or single or bare or "")

@@ -10,9 +10,9 @@ from urllib.parse import urljoin
 
 from msgspec import Struct
 
-from dragoman.builtin.web.markup import BLOCKS, VOID, OpenElements, Token, names, tokens, unescape
+from dragoman.builtin.web.markup import BLOCKS, VOID, OpenElements, Token, names, tokens
 from dragoman.builtin.web.styles import Look, Node, Sheet, TooManyStyles
-from dragoman.characters import strip_invisible
+from dragoman.characters import strip_invisible, unescape_html
 
 # --------------------------------------------------------------------------------------------------------------------
 # Pieces of a page put into lines: breaks are merged, spaces collapse, short table rows become one line.
@@ -342,13 +342,13 @@ class _Page:
 
     def _text(self, text: str) -> None:
         if self._in_title:
-            self._title.append(self._seen(unescape(text)))
+            self._title.append(self._seen(unescape_html(text)))
         elif not self._dropping and not self._is_seen:
             if not self._counted and not text.isspace():
                 self._counted = True
                 self._hidden += 1
         elif not self._dropping:
-            text = self._seen(unescape(text))
+            text = self._seen(unescape_html(text))
             if self._preformatted:
                 self.layout.add(Verbatim(text))
             else:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import re
 from bisect import bisect_right
+
+from dragoman.characters import unescape_html
 
 _entity = re.compile(r"&(?:lt|gt|quot|apos|amp|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,5});?")
 _escaped_start = re.compile(
@@ -32,7 +33,7 @@ class PlainSource:
         pieces = [text[:start]]
         length, last = start, start
         for match in pattern.finditer(text, start):
-            new = '"' if pattern is _quote_token else html.unescape(match[0])
+            new = '"' if pattern is _quote_token else unescape_html(match[0])
             pieces += (text[last : match.start()], new)
             length += match.start() - last + len(new)
             last = match.end()
