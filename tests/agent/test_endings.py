@@ -134,9 +134,9 @@ def test_a_tool_may_end_the_run(ends: str, kind: str, category: str) -> None:
 
 def test_what_was_shared_already_is_not_lost_when_the_run_is_halted() -> None:
     play = Playbook(read, write).starts("hi").asks()
-    play.replies(call("read", path="a"), call("write", path="b"), call("read", path="a"))
+    play.replies(call("read", path="a"), call("read", path="a"), call("write", path="b"))
     play.runs("read").answers("A").runs("write").answers("no", ends="halted", reason="stop")
-    assert [each.content for each in play.ends("halted").results] == ["A", "no", "A"]
+    assert [each.content for each in play.ends("halted").results] == ["A", "A", "no"]
 
 
 def test_after_a_halt_nothing_more_is_asked_whatever_was_put_in() -> None:
