@@ -173,3 +173,8 @@ JUNK = st.recursive(
 @given(st.lists(JUNK, max_size=4))
 def test_no_message_raises(messages: list[Any]) -> None:
     assert index_conversation(messages).judge(CALL).kind == "none"
+
+
+def test_an_address_with_half_a_character_is_read() -> None:
+    content = [Message("tool", [ToolResult("1", "fetch", "data:;base64,\ud800")])]
+    assert not ConversationContext(content).echoes.is_empty

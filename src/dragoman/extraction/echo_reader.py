@@ -161,7 +161,7 @@ def _read_address(address: str) -> str:
     body = address[head.end() :]
     if "base64" not in head[2]:
         return address
-    return f"{head[0]} {_read_data(unquote_to_bytes(body).decode('ascii', 'ignore'))}"
+    return f"{head[0]} {_read_data(unquote_to_bytes(body.encode('utf-8', 'replace')).decode('ascii', 'ignore'))}"
 
 
 def _read_data(data: str) -> str:
