@@ -42,8 +42,8 @@ def greet(name: str) -> str:
 # ---- parameters ------------------------------------------------------------------------------------------------------
 
 
-ROWS = {"Format", "Provider", "Quirks"}
-"""Rows of tables: a field is a column, and nobody gives them all."""
+ROWS = {"Format", "Provider", "Quirks", "ApprovalRequest"}
+"""Rows of tables, where a field is a column and nobody gives them all, and a record that nobody but the agent makes."""
 
 
 def public_callables() -> Iterator[tuple[str, Any]]:

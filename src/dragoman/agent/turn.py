@@ -310,15 +310,15 @@ class CallTurn:
         told: list[Command] = [
             Emit(CallDecided(call, decision.verdict, decision.reason, decision.rule, decision.code, self.number))
         ]
-        if decision.verdict == "deny":
-            return [*told, *self._deny_call(slot, call, say_decided(decision))]
         if decision.verdict == "allow":
             slot.state = "ready"
             return told
+        if self._watch.was_rejected(call):
+            return [*told, *self._deny_call(slot, call, DENIED_BEFORE)]
+        if decision.verdict == "deny":
+            return [*told, *self._deny_call(slot, call, say_decided(decision))]
         if not self._config.has_approver:
             return [*told, *self._deny_call(slot, call, say_nobody(decision))]
-        if self._watch.was_denied(call):
-            return [*told, *self._deny_call(slot, call, DENIED_BEFORE)]
         slot.state = "asking"
         return [*told, self._ask(slot, call, tool, decision)]
 
@@ -332,9 +332,11 @@ class CallTurn:
     def _notice(self, kind: str, words: str) -> Emit:
         return Emit(Noticed(kind, words, self.number))
 
-    def _deny_call(self, slot: Slot, call: ToolCall | InvalidCall, text: str) -> list[Command]:
+    def _deny_call(
+        self, slot: Slot, call: ToolCall | InvalidCall, text: str, *, by_approver: bool = False
+    ) -> list[Command]:
         """Settle a call that the rules or a person denied. A model that insists on it ends the run."""
-        verdict = self._watch.deny(call) if isinstance(call, ToolCall) else None
+        verdict = self._watch.deny(call, by_approver=by_approver) if isinstance(call, ToolCall) else None
         commands = self._deny(slot, text)
         if verdict is None or self.outcome is not None:
             return commands
@@ -366,7 +368,7 @@ class CallTurn:
         elif isinstance(told, Reviewed):
             commands = self._review(slot, told)
         elif isinstance(told, Denied):
-            commands = self._deny_call(slot, slot.call, say_denied(told))
+            commands = self._deny_call(slot, slot.call, say_denied(told), by_approver=True)
         elif isinstance(told, Approved):
             commands = self._approve(slot, told)
         elif isinstance(told, Stale):

@@ -444,18 +444,21 @@ class Watch:
         self._idle = 0
         self._text: Digest = b""
         self._denials: Counter[Digest] = Counter()
+        self._rejected: set[Digest] = set()
 
     # ---- denials -----------------------------------------------------------------------------------------------------
 
-    def was_denied(self, call: ToolCall) -> bool:
-        """Whether this call was denied before. A person who said no is not asked again."""
-        return self._settings.denials is not None and call_digest(call) in self._denials
+    def was_rejected(self, call: ToolCall) -> bool:
+        """Whether an approver denied this call before. A person who said no is not asked again."""
+        return call_digest(call) in self._rejected
 
-    def deny(self, call: ToolCall) -> Verdict | None:
+    def deny(self, call: ToolCall, *, by_approver: bool = False) -> Verdict | None:
         """Count a denial. Return the verdict `end` if the model insists."""
         most = self._settings.denials
         if most is None:
             return None
+        if by_approver:
+            self._rejected.add(call_digest(call))
         self._denials[call_digest(call)] += 1
         count = self._denials[call_digest(call)]
         if count < most:
