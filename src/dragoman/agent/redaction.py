@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,11 +20,12 @@ from dragoman.events import (
     ThinkingDelta,
     UsageReported,
 )
-from dragoman.policy.shell.parser import CommandLine, SimpleCommand, read_command
-from dragoman.policy.shell.programs import WRAPPERS, base_name, is_interpreter
 from dragoman.secrets import HumanSink, ModelSink
 from dragoman.secrets.vendors import word_set
 from dragoman.types import Failure, Fault, InvalidCall, JsonObject, Operand, Text, Thinking, ToolCall, ToolResult, Usage
+
+if TYPE_CHECKING:
+    from dragoman.policy.shell.parser import CommandLine, SimpleCommand
 
 # --------------------------------------------------------------------------------------------------------------------
 # Secrets in results are replaced before the model sees them, and restored in the arguments of tools that write.
@@ -126,6 +127,8 @@ def _is_literal(command: str, start: int, end: int, *, is_known: bool, is_certai
     mark = "Z" * 8
     while mark in command:
         mark += "Z"
+    from dragoman.policy.shell.parser import read_command  # a run without commands does not load the shell
+
     read = read_command(f"{command[:start]}{mark}{stand_in}{mark}{command[end:]}")
     whole = f"{mark}{stand_in}{mark}"
     if any(mark in each and whole not in each for one in read.commands for each in one.words):
@@ -137,6 +140,8 @@ def _is_literal(command: str, start: int, end: int, *, is_known: bool, is_certai
 
 def _is_secret_by_place(read: CommandLine, whole: str, hidden: str) -> bool:
     """Whether names and addresses around it say that it is a secret, in a line that runs no code besides."""
+    from dragoman.policy.shell.programs import WRAPPERS, base_name, is_interpreter
+
     for one in read.commands:
         program = base_name(one.words[0]) if one.words else ""
         if program not in _CLIENTS and (program in WRAPPERS or is_interpreter(program)):
