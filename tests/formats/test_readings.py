@@ -643,7 +643,7 @@ MOVE: Calls = [("move", {"x": 1})]
             MOVE,
         ),
         ("```python\nmove(x=1)\n```\nas an example", []),
-        ("```python\nmove(x=1)", []),
+        ("```python\nmove(x=1)", MOVE),  # the last line is nothing but a call
         ("```python\nimport os\nmove(x=1)\n```", []),
         ("move(x=1) <b>", []),
     ],
@@ -741,7 +741,7 @@ def test_calls_before_the_end_of_reasoning_that_nothing_opened_are_drafts() -> N
         assert [each.arguments for each in found.calls] == [{"x": 2}], closer
         assert [refused.call.arguments for refused in found.refused] == [{"x": 1}], closer
     found = extract(f"<think>hm</think>{call}</think>", tools=TOOLS)
-    assert [each.arguments for each in found.calls] == [{"x": 2}]
+    assert (found.calls, len(found.refused)) == ([], 1)  # the second tag may close reasoning that nobody saw begin
 
 
 def test_the_closer_of_gemma_may_stand_inside_a_string() -> None:

@@ -42,6 +42,7 @@ from dragoman.extraction.suspects import (
 from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
 from dragoman.formats.cursor import IMPROVISED
 from dragoman.formats.registry import plan_for
+from dragoman.formats.thinking import ORPHANS
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
 from dragoman.types import Change, Fault, InvalidCall, InvalidKind, Provenance, Reply, Tool, ToolCall
@@ -137,6 +138,7 @@ def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
         return []
     regions, spans = Regions(text, _spans(events)), SpanList(_spans(events))
     candidates: list[Candidate] = []
+    drafts = _find_drafts(events)
     # From the end, so that for every call it is known whether text follows.
     followed = False
     for event in reversed(events):
@@ -145,13 +147,26 @@ def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
         elif isinstance(event, CallEnded):
             inside = event.call.provenance.region if event.call.provenance is not None else "answer"
             place = regions.find(span_of(event.call))
-            region = place if place != "answer" else inside
+            region = "thinking" if event.call.id in drafts else place if place != "answer" else inside
             if region == "answer" and is_in_sentence(text, span_of(event.call), spans):
                 region = "sentence"
             candidates.append(Candidate(event.call, region, followed and region != "message"))
         elif isinstance(event, CallRefused):
             candidates.append(Candidate(event.call, "thinking"))
     return candidates[::-1]
+
+
+def _find_drafts(events: list[Event]) -> set[str]:
+    """Return the ids of the calls before a token that closes reasoning which nothing opened: the prompt opened it."""
+    drafts: set[str] = set()
+    for event in events:
+        if isinstance(event, ThinkingDelta):
+            return set()
+        if isinstance(event, CallEnded):
+            drafts.add(event.call.id)
+        elif isinstance(event, MarkerDropped) and event.raw.strip() in ORPHANS:
+            return drafts
+    return set()
 
 
 def without_previews(candidates: list[Candidate]) -> list[Candidate]:

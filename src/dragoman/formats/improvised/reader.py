@@ -198,7 +198,11 @@ class ImprovisedReader:
             return []  # an element with a plain word as its name is a call only at the end
         if last.is_open and end == last.end and text[end:].strip():
             return []
-        if _closing_mark(text, last.end) is not None:
+        if head.fence and not head.marked and text[end - 1 : end] != head.fence[0]:
+            return []  # the fence is open, so the message may go on
+        if not head.marked and _closes_call(text, last.end):
+            if text[end:].strip():
+                return []  # without an opener, only the end of the message shows that nothing else was meant
             head.marked = True
         if not _ends_line(text, end) and not self._continues(text, end):
             return []
@@ -253,7 +257,7 @@ class ImprovisedReader:
         if not final and len(text) - head.position < _LONGEST_LABEL and "\n" not in text[head.position :]:
             raise _More
         fence = _fence(text, head.position)
-        if fence is None:
+        if fence is None or _content_tag(fence[2]) is not None:
             return None
         label = fence[2].rpartition(":")[2]
         tool = self._offered.find(label) if label else None
@@ -414,6 +418,12 @@ def _skip_closers(text: str, position: int, head: _Head) -> int:
             break
         position = found.end()
     return position
+
+
+def _closes_call(text: str, position: int) -> bool:
+    """Whether a closing tag or token of a call follows, and not one of a result or of reasoning."""
+    mark = _closing_mark(text, position)
+    return mark is not None and _content_tag(text[mark.end() - 1 : mark.end() + 40].partition(">")[0]) is None
 
 
 def _skip_tags(text: str, position: int) -> int:
