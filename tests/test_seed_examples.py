@@ -388,7 +388,16 @@ def test_seed_004_complete_json_without_a_closer_is_a_call(opener: str, tail: st
 
 
 @pytest.mark.parametrize("opener", OPENERS)
-@pytest.mark.parametrize("missing", [1, 2, 5, 20])
+@pytest.mark.parametrize("missing", [1, 2])
+def test_seed_004_overruled_json_that_lacks_only_brackets_is_a_call(opener: str, missing: int) -> None:
+    """All arguments are complete. A reply that was cut off does not run it: `extract` decides that."""
+    parsed = read(f"Now.\n{opener}{as_json(DATE)[:-missing]}")
+    assert (calls_of(parsed), parsed.text) == ([DATE], "Now.\n")
+    assert "closed_wrapper" in parsed.calls[0].repairs
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+@pytest.mark.parametrize("missing", [3, 5, 20])
 def test_seed_004_incomplete_json_without_a_closer_is_broken(opener: str, missing: int) -> None:
     cut = opener + as_json(DATE)[:-missing]
     parsed = read(f"Now.\n{cut}")

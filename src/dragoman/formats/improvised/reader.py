@@ -84,7 +84,7 @@ _MOST_TOKENS = 24
 _MOST_WORDS = 3
 _WINDOW = 1200
 """How much of the text is looked at to find a name."""
-_READ_AGAIN, _FREE = 16, 1_000_000
+_READ_AGAIN, _FREE = 8, 65_536
 """The budget for failed attempts: a multiple of the length of the text, and as much as short texts never need."""
 
 
@@ -122,11 +122,17 @@ class _Name(Struct, frozen=True):
 class Work:
     """What failed attempts have cost. An attempt may read up to the end of the text, so their number is limited."""
 
-    __slots__ = ("_failed", "closers")
+    __slots__ = ("_failed", "_no_mark", "closers")
 
     def __init__(self) -> None:
         self._failed = 0
+        self._no_mark = False
         self.closers = Closers()
+
+    def may_close(self, text: str, position: int) -> bool:
+        """Whether a closing mark follows in a text that is complete. If none does, none follows later either."""
+        self._no_mark = self._no_mark or _closing_mark_after(text, position) is None
+        return not self._no_mark
 
     def charge(self, text: str, position: int) -> None:
         self._failed += len(text) - position
@@ -159,7 +165,7 @@ class ImprovisedReader:
         if name is None:
             return False
         # Without markup before the name, only a closing tag makes it a marked call.
-        return name.head.marked or not self._marked_only or not final or _closing_mark_after(text, at) is not None
+        return name.head.marked or not self._marked_only or not final or self._work.may_close(text, at)
 
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
         """Return the tool that a line of a complete text seems to call; None if it calls none."""
