@@ -52,12 +52,14 @@ class Improvised(NamedLine):
             yield
         if not begins:
             raise NotACall("no offered name with arguments follows")
+        mark = cursor.begin()
         while not cursor.final:
-            if len(cursor.text) - cursor.position > LONGEST:
+            cursor.position = len(cursor.text)  # the next piece is not appended to what is held
+            if cursor.base + cursor.position - mark.offset > LONGEST:
                 raise NotACall("the text is too long for a call without a known format")
             yield
-        start = cursor.position
-        calls = reader.read(cursor.text, start, is_first=is_first)
+        cursor.return_to(mark)
+        calls = reader.read(cursor.text, cursor.position, is_first=is_first)
         if not calls:
             raise NotACall("the arguments do not satisfy the schema, or something else is on the lines of the call")
         for call in calls:

@@ -84,7 +84,7 @@ _MOST_TOKENS = 24
 _MOST_WORDS = 3
 _WINDOW = 1200
 """How much of the text is looked at to find a name."""
-_READ_AGAIN, _FREE = 8, 65_536
+_READ_AGAIN, _FREE = 16, 65_536
 """The budget for failed attempts: a multiple of the length of the text, and as much as short texts never need."""
 
 
