@@ -315,8 +315,8 @@ def read_broken(event: CallBroken) -> InvalidCall:
 # The judge of a reply: which of its calls count, which are refused, and which cannot run.
 
 _NATIVE = Judgement("allow", "level")
-_markup = re.compile(r"[<>{}()\[\]:=|｜@/!$`~&\n\u2190-\u2bff\U0001f300-\U0001faff]").search
-"""Matches a character without which no text looks like a call."""
+_markup = re.compile(r"[^\w\s.,;!?'\"\-]|\n").search
+"""Matches what plain prose in one line does not have. Without it, no text looks like a call."""
 _AnyCall = TypeVar("_AnyCall", ToolCall, InvalidCall)
 
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from dragoman.extraction.text_results import control_strings
 from dragoman.formats.thinking import pairs
+from dragoman.formats.unmarked import RESULT_TAGS
 
 Span = tuple[int, int]
 
@@ -451,7 +452,7 @@ def _find_quotations(text: str, plain: _Plain) -> list[Span]:
 # Elements of HTML, and comments.
 
 _CODE, _QUOTES = "pre|code|samp|kbd|tt|xmp|listing|examples?|sample|snippet", "blockquote|quote|q|cite"
-_RESULTS = r"(?:tool|function)[_\-]?(?:response|result|output)s?"
+_RESULTS = "|".join(sorted(RESULT_TAGS, key=len, reverse=True))
 _TABLES = "table|tr|td|th|caption"
 _element = re.compile(rf"<!--|-->|<(/?)(?:({_CODE})|({_QUOTES}|{_RESULTS})|({_TABLES}))(?:\s[^<>]*)?>", re.IGNORECASE)
 _ENDLESS = frozenset({"pre", "blockquote", "xmp", "listing"})

@@ -290,10 +290,16 @@ class InventedResult(Entry):
         yield from cursor.expect(self._closer)
 
 
-_TAGS = ("tool_result", "tool_results", "tool_response", "function_results", "function_result")
+RESULT_TAGS = tuple(
+    f"{source}_{word}{plural}"
+    for source in ("tool", "function")
+    for word in ("result", "response", "output")
+    for plural in ("", "s")
+)
+"""The tags in which chat templates put results. A model that writes one invents a result, or quotes one."""
 RESIDUE: tuple[Entry, ...] = (
     EndTokens(),
-    *(InventedResult(f"<{tag}>", f"</{tag}>") for tag in _TAGS),
+    *(InventedResult(f"<{tag}>", f"</{tag}>") for tag in RESULT_TAGS),
     InventedResult("~~~tool_result", "\n~~~"),
     InventedResult("```tool_result", "\n```"),
 )

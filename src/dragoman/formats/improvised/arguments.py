@@ -26,7 +26,7 @@ MOST_PAIRS = 100
 SIGIL = r"(?:[|｜]{1,2}\s?)?(?:DSML\s?[|｜]{1,2}\s?)?"
 """The bars, and the word of DeepSeek, between the bracket and the word of a tag."""
 
-_CONTAINERS = "|".join((*ARGUMENT_KEYS, "kwargs", "inputs", "tool_args", "tool_params", "tool_parameters", "body"))
+_CONTAINERS = "|".join((*ARGUMENT_KEYS, "body"))
 _KEY = r"[^\W\d][\w.\-]{0,99}"
 
 

@@ -10,16 +10,14 @@ from msgspec import Struct
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.envelope import ARGUMENT_KEYS, NAME_KEYS, properties_of, required_of
 from dragoman.formats.improvised.arguments import SIGIL
+from dragoman.formats.improvised.entry import Improvised
 from dragoman.formats.improvised.reader import ImprovisedReader
 from dragoman.formats.loose.calls import read_value
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject
 
-_line_starts = re.compile(
-    r"^[ \t]*(?=[@/!$|｜\[{<&`~]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=))",
-    re.MULTILINE,
-).finditer
+_line_starts = re.compile(rf"^[ \t]*(?={Improvised.line_gate})", re.MULTILINE).finditer
 _wrappers = re.compile(
     rf"<{SIGIL}/?(?:[a-z]{{1,20}}[_:\-])?(?:tool|function)[_\- ]?(?:calls?|use|code)\b[^<>\n]{{0,100}}>"
     r"|\[TOOL[_ ]?CALLS?[^\]\n]{0,40}\]|<[|｜][^|｜<>\n]{0,20}(?:tool|call)[^|｜<>\n]{0,30}[|｜]>"
