@@ -34,13 +34,13 @@ from dragoman.extraction.suspects import (
     CONFIRMED,
     Suspect,
     find_near_misses,
-    has_placeholder,
     is_in_sentence,
     mark_call,
     suspect_call,
 )
 from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
 from dragoman.formats.cursor import IMPROVISED
+from dragoman.formats.improvised.arguments import has_placeholder
 from dragoman.formats.registry import plan_for
 from dragoman.formats.thinking import ORPHANS
 from dragoman.replies import fold

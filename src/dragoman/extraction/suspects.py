@@ -11,14 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any
 
 from msgspec import Struct
 
 from dragoman.extraction.regions import Regions, SpanList
 from dragoman.extraction.trust import Level
 from dragoman.formats.improvised.attempts import find_attempts
-from dragoman.formats.improvised.reader import PROSE_TAGS
 from dragoman.toolset import Toolset
 from dragoman.types import ToolCall
 
@@ -83,23 +81,9 @@ def _digest(*parts: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Values and places that make a call an example.
+# Places that make a call an example.
 
-_placeholder = re.compile(
-    r"<{1,3}([A-Za-z][\w \-./]{0,60})>{1,3}|\.{3}|…|\[[A-Za-z]+(?:[ _][A-Za-z]+)*\]|\{\{?\s*[A-Za-z_][\w .]{0,60}\}?\}"
-    r"|\$[A-Z][A-Z_]+|(?i:your)[_\-]\w+|MY_[A-Z_]+|[A-Z][A-Z_]+_HERE|\?{2,}"
-)
-_DEEPEST = 4
 _ENDS_SENTENCE = ".:!?…)>]}\"'`*_,;"
-
-
-def has_placeholder(value: Any, depth: int = 0) -> bool:
-    """Whether a value, or a part of it, stands for another one: <path>, ..., YOUR_QUERY, $CITY, [city], {id}."""
-    if isinstance(value, str):
-        found = _placeholder.fullmatch(value.strip()) if len(value) < 200 else None
-        return found is not None and (found[1] or "").lower() not in PROSE_TAGS
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return depth < _DEEPEST and any(has_placeholder(each, depth + 1) for each in inner)
 
 
 def is_in_sentence(text: str, span: tuple[int, int], calls: SpanList) -> bool:

@@ -472,3 +472,32 @@ def _typed(raw: str, tool: Tool, key: str) -> Any:
     schema = schema_of(tool, key)
     text = raw if is_plain_text(schema) else raw.strip()
     return read_text(text, schema, root=tool.parameters).value
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Values that make a call an example.
+
+PROSE_TAGS = frozenset(
+    re.findall(
+        r"\w+",
+        "a abbr article aside b blockquote body br button center cite code dd del details div dl dt em example "
+        "examples figure font footer form h1 h2 h3 h4 h5 h6 head header hr html i img ins kbd label li link main "
+        "mark meta nav ol p pre q quote s samp script section small span strike strong style sub summary sup svg "
+        "table tbody td th thead title tr tt u ul var video ",
+    )
+)
+"""Tags of HTML and of prose. They are not the markup of a call."""
+_placeholder = re.compile(
+    r"<{1,3}([A-Za-z][\w \-./]{0,60})>{1,3}|\.{3}|…|\[[A-Za-z]+(?:[ _][A-Za-z]+)*\]|\{\{?\s*[A-Za-z_][\w .]{0,60}\}?\}"
+    r"|\$[A-Z][A-Z_]+|(?i:your)[_\-]\w+|MY_[A-Z_]+|[A-Z][A-Z_]+_HERE|\?{2,}"
+)
+_DEEPEST = 4
+
+
+def has_placeholder(value: Any, depth: int = 0) -> bool:
+    """Whether a value, or a part of it, stands for another one: <path>, ..., YOUR_QUERY, $CITY, [city], {id}."""
+    if isinstance(value, str):
+        found = _placeholder.fullmatch(value.strip()) if len(value) < 200 else None
+        return found is not None and (found[1] or "").lower() not in PROSE_TAGS
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth < _DEEPEST and any(has_placeholder(each, depth + 1) for each in inner)

@@ -20,7 +20,16 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.formats.improvised.arguments import SIGIL, Arguments, Closers, begins, fit, read_after
+from dragoman.formats.improvised.arguments import (
+    PROSE_TAGS,
+    SIGIL,
+    Arguments,
+    Closers,
+    begins,
+    fit,
+    has_placeholder,
+    read_after,
+)
 from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
 from dragoman.formats.improvised.source import plain_source
 from dragoman.formats.loose.candidates import OfferedNames
@@ -65,16 +74,6 @@ _fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*\r?\n").match
 _name = re.compile(r"[^\W\d](?:[\w\-]|[.:/](?=[^\W\d])|\\_)*").match
 _name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
 _NEUTRAL = "]:=>\"'`,(~|｜"
-PROSE_TAGS = frozenset(
-    re.findall(
-        r"\w+",
-        "a abbr article aside b blockquote body br button center cite code dd del details div dl dt em example "
-        "examples figure font footer form h1 h2 h3 h4 h5 h6 head header hr html i img ins kbd label li link main "
-        "mark meta nav ol p pre q quote s samp script section small span strike strong style sub summary sup svg "
-        "table tbody td th thead title tr tt u ul var video ",
-    )
-)
-"""Tags of HTML and of prose. They are not the markup of a call."""
 _content_tag = re.compile(r"result|response|output|observation|think|thought|reason", re.IGNORECASE).search
 """Matches tags around results and reasoning, in which a call does not count."""
 _LONGEST_TAG = 300
@@ -215,7 +214,7 @@ class ImprovisedReader:
         region = _region(text, end, head, last, stated[-1].tool)
         if region is None or (self._marked_only and region != "marked"):
             return []
-        if not all(fit(one.arguments, one.tool) and not _has_placeholder(one.arguments) for one in stated):
+        if not all(fit(one.arguments, one.tool) and not has_placeholder(one.arguments.values) for one in stated):
             return []
         ends = [one.arguments.end for one in stated[:-1]] + [end]
         return [
@@ -408,7 +407,6 @@ _closing_mark = re.compile(
 ).match
 _next_wrapper = re.compile(rf"<{SIGIL}(?:[a-z]{{1,20}}[_:\-])?(?:tool|function|invoke)", re.IGNORECASE).match
 _fence_end = re.compile(r"\s*(?:`{3,}|~{3,})").match
-_placeholder = re.compile(r"<[^<>\n]{1,60}>|\.{3}|…|\[[^\[\]\n]{1,60}\]|\{\{?[^{}\n]{0,60}\}?\}|(?i:your)_\w+|\?+")
 
 
 def _skip_closers(text: str, position: int, head: _Head) -> int:
@@ -449,8 +447,3 @@ def _region(text: str, end: int, head: _Head, read: Arguments, tool: Tool) -> Re
     if head.is_first and is_last and read.notation != "none":
         return "message"
     return "last_line" if is_last and read.notation == "python" and not head.fence and not tool.is_exec else None
-
-
-def _has_placeholder(read: Arguments) -> bool:
-    """Whether a value stands for another one, as in an example: <path>, ..., YOUR_QUERY."""
-    return any(isinstance(value, str) and _placeholder.fullmatch(value.strip()) for value in read.values.values())
