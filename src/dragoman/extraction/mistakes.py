@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 
 from dragoman.args.loader import show
 from dragoman.errors import nearest
 from dragoman.events import CallRefused
-from dragoman.extraction.suspects import NOTICE, Suspect, list_suspect
+from dragoman.extraction.suspects import NOTICE, Suspect, list_suspect, mark_call
 from dragoman.formats.prompt import sample_calls
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, ToolResult
@@ -102,5 +101,4 @@ def _write_suspects(suspects: Iterable[Suspect], tools: Toolset | None) -> str:
 
 def identify(entry: CallRefused) -> str:
     """Return a short mark that identifies a refused call."""
-    text = f"{entry.name}\0{json.dumps(entry.arguments, sort_keys=True, ensure_ascii=True, default=str)}"
-    return "refused " + hashlib.sha256(text.encode()).hexdigest()[:8]
+    return mark_call(entry.call, "refused")

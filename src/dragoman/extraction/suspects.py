@@ -50,9 +50,9 @@ def marks_in(text: str) -> list[str]:
     return _listed(text.partition("\n\n")[0]) if text.startswith(NOTICE) else []
 
 
-def mark_call(call: ToolCall) -> str:
+def mark_call(call: ToolCall, kind: str = "suspect") -> str:
     """Return the digest of a call: its name and its arguments, in a canonical form."""
-    return _digest(call.name, json.dumps(call.arguments, sort_keys=True, ensure_ascii=True, default=str))
+    return _digest(kind, call.name, json.dumps(call.arguments, sort_keys=True, ensure_ascii=True, default=str))
 
 
 def suspect_call(call: ToolCall, why: str) -> Suspect:
@@ -70,14 +70,14 @@ def find_near_misses(text: str, taken: list[tuple[int, int]], tools: Toolset | N
         return []
     regions = Regions(text, taken)
     return [
-        Suspect(each.name, each.span, "T1", each.why, _digest(each.name, text[slice(*each.span)]))
+        Suspect(each.name, each.span, "T1", each.why, _digest("suspect", each.name, text[slice(*each.span)]))
         for each in found
         if regions.at(each.span[0]) == "answer" or not (text[: each.span[0]] + text[each.span[1] :]).strip()
     ]
 
 
-def _digest(*parts: str) -> str:
-    return "suspect " + hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:8]
+def _digest(kind: str, *parts: str) -> str:
+    return f"{kind} " + hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:8]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ class UnmarkedEntry(Entry):
 
 
 _first_word = re.compile(r"[^\W\d][\w.\-]*").match
-_whole_name = re.compile(r"[^\W\d](?:[\w\-]|[.:/](?=[^\W\d])|\\_)*").match
+match_name = re.compile(r"[^\W\d](?:[\w\-]|[.:/](?=[^\W\d])|\\_)*").match
 
 
 class NamedLine(Entry):
@@ -248,7 +248,7 @@ class NamedLine(Entry):
             return True
         if tools.may_begin(word[0]):
             return True
-        name = _whole_name(cursor.text, at) if cursor.begins_message else None
+        name = match_name(cursor.text, at) if cursor.begins_message else None
         return name is not None and (":" in name[0] or tools.find(name[0].removesuffix(".call")) is not None)
 
 

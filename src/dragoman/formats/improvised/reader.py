@@ -33,6 +33,7 @@ from dragoman.formats.improvised.arguments import (
 from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
 from dragoman.formats.improvised.source import plain_source
 from dragoman.formats.loose.candidates import OfferedNames
+from dragoman.formats.template import match_name
 from dragoman.types import Tool
 
 Region = Literal["marked", "message", "last_line"]
@@ -71,7 +72,6 @@ _named_attribute = re.compile(
 ).match
 _suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
 _fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*\r?\n").match
-_name = re.compile(r"[^\W\d](?:[\w\-]|[.:/](?=[^\W\d])|\\_)*").match
 _name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
 _NEUTRAL = "]:=>\"'`,(~|｜"
 _content_tag = re.compile(r"result|response|output|observation|think|thought|reason", re.IGNORECASE).search
@@ -305,7 +305,7 @@ class ImprovisedReader:
             names.append((word[1], word.end()))
         for before in (_named_attribute, _suffix):
             lead = before(text, word.end(), word.end() + _LONGEST_TAG)
-            name = _name(text, lead.end()) if lead is not None else None
+            name = match_name(text, lead.end()) if lead is not None else None
             if name is not None:
                 names.append((name[0], name.end()))
         return names
@@ -326,7 +326,7 @@ class ImprovisedReader:
             head.position = label.end()
             head.marked = head.marked or label["blank"] == ""
             return None
-        name = _name(text, position)
+        name = match_name(text, position)
         if name is None:
             self._take_sigil(text, head)
             return None
