@@ -582,6 +582,11 @@ class Extractor:
         return open_parser(replace(settings, starts_in_thinking=inside))
 
     @property
+    def received(self) -> str:
+        """The text so far."""
+        return "".join(self._texts)
+
+    @property
     def reply(self) -> Reply:
         """The reply so far, as the wire sent it, before the extraction."""
         return self._reply if self._reply is not None else fold(self._wire)

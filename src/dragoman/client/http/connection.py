@@ -295,7 +295,6 @@ class Connection(asyncio.Protocol):
     # ---- the ends of a connection ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -1,0 +1,204 @@
+"""One exchange: a request of a client, sent to an endpoint, and the repaired reply as events or as a whole.
+
+This module contains no server. It takes a decoded request and yields events, and a codec writes them for the client.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.client.client import Client
+from dragoman.client.retry import ModelReplaced, RequestPrepared, RequestRetried
+from dragoman.errors import DragomanError
+from dragoman.events import CallEnded, Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
+from dragoman.extraction.responses import ConversationContext
+from dragoman.extraction.tool_mode import ComposedRequest, ToolMode, choose_tool_mode, compose, is_written_as_text
+from dragoman.pipeline.reasoning import SIGNED, ReasoningSigner, restore_reasoning
+from dragoman.pipeline.report import Report, add_usage
+from dragoman.pipeline.translator import ReplyTranslator, Verdict
+from dragoman.replies import fold
+from dragoman.toolset import Toolset
+from dragoman.types import Failure, Message, Reply, Request, ToolModeName, TrustName, Usage
+
+_BOUNDARIES = 512
+"""The most turns with results in one conversation in text."""
+
+
+class Backend(Struct, frozen=True):
+    """An endpoint with the client that sends to it, and how its replies are read."""
+
+    client: Client
+    tool_mode: ToolModeName = "auto"
+    trust: TrustName = "compat"
+    repair_turns: int = 1
+
+
+class Exchange:
+    """One request and its reply. `stream` yields events for the client, `ask` returns the whole reply."""
+
+    def __init__(
+        self,
+        request: Request,
+        backend: Backend,
+        report: Report,
+        *,
+        secret: bytes = b"",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`secret` makes the boundaries of results in text unpredictable, and equal in every turn of a conversation."""
+        self.report = report
+        self._request = request
+        self._backend = backend
+        self._secret = secret
+        self._clock = clock
+        self._began = clock()
+        self._usage = Usage()
+        self._whole = False
+
+    async def ask(self) -> Reply:
+        """Return the whole reply."""
+        self._whole = True
+        events = [event async for batch in self._translate() for event in batch]
+        return fold(events)
+
+    async def stream(self) -> AsyncIterator[list[Event]]:
+        """Yield the events of the reply, in the order in which the client receives them."""
+        self.report.streamed = True
+        signer = ReasoningSigner(self.report.wire) if self.report.wire in SIGNED else None
+        async with aclosing(self._translate()) as batches:
+            async for batch in batches:
+                yield batch if signer is None else [each for event in batch for each in signer.feed(event)]
+
+    # ---- turns ------------------------------------------------------------------------------------------------------
+
+    async def _translate(self) -> AsyncIterator[list[Event]]:
+        messages = restore_reasoning(self._request.messages, self.report.wire)
+        turns = 0
+        while True:
+            try:
+                composed = self._compose(messages)
+            except DragomanError as error:
+                yield self._fail(Failure("bad_request", str(error), 400))
+                return
+            translator: ReplyTranslator | _Forwarder
+            if len(composed.chosen_mode.tools):
+                translator = ReplyTranslator(composed, ConversationContext(messages, composed.chosen_mode.tools))
+            else:
+                translator = _Forwarder()
+            async with aclosing(self._send(composed, translator)) as batches:
+                async for batch in batches:
+                    yield batch
+            verdict = translator.close()
+            self._note(verdict)
+            if verdict.repair and turns < self._backend.repair_turns and verdict.failure is None:
+                turns += 1
+                self.report.repair_turn = verdict.why
+                if verdict.events:
+                    yield verdict.events
+                messages = [*messages, verdict.message, Message.user(verdict.repair)]
+                continue
+            yield self._end(verdict)
+            return
+
+    def _compose(self, messages: list[Message]) -> ComposedRequest:
+        request, backend = self._request, self._backend
+        mode = choose_tool_mode(
+            backend.client.endpoint, Toolset.of(request.tools) or Toolset(()), backend.tool_mode, trust=backend.trust
+        )
+        boundaries: Iterator[str] | tuple[str, ...] = ()
+        if is_written_as_text(messages, mode, request.options):
+            boundaries = self._make_boundaries(messages)
+        composed = compose(messages, mode, request.options, boundaries=boundaries)
+        self._describe(composed.chosen_mode)
+        self.report.add_losses(composed.losses)
+        return composed
+
+    def _describe(self, mode: ToolMode) -> None:
+        report, endpoint = self.report, mode.endpoint
+        report.model = f"{endpoint.provider.name}:{endpoint.model}"
+        report.tool_mode = mode.mode
+        report.tools = len(mode.tools)
+
+    def _make_boundaries(self, messages: list[Message]) -> Iterator[str]:
+        """Yield the boundaries of the results: the same ones in every turn, so that a prompt cache recognises them."""
+        first = next((message.text for message in messages if message.role == "user"), "")
+        for number in range(_BOUNDARIES):
+            seed = f"{number}\0{first}".encode("utf-8", "replace")
+            yield hmac.new(self._secret, seed, hashlib.sha256).hexdigest()[:12]
+
+    async def _send(
+        self, composed: ComposedRequest, translator: ReplyTranslator | _Forwarder
+    ) -> AsyncIterator[list[Event]]:
+        source = self._backend.client.stream(composed.request, whole=self._whole)
+        async with aclosing(source) as events:  # type: ignore[type-var]
+            async for event in events:
+                if isinstance(event, RequestPrepared):
+                    self.report.add_losses(event.losses)
+                    self.report.model = event.model
+                elif isinstance(event, RequestRetried):
+                    self.report.retries.append(f"{event.failure.kind} after attempt {event.attempt}")
+                elif isinstance(event, ModelReplaced):
+                    self.report.retries.append(str(event))
+                elif ready := translator.feed(event):
+                    yield ready
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    def _note(self, verdict: Verdict) -> None:
+        report = self.report
+        report.add_extraction(verdict.extraction)
+        report.notes += verdict.notes
+        self._usage = add_usage(self._usage, verdict.usage)
+        report.usage = self._usage
+        for call in verdict.calls:
+            report.add_call(call)
+
+    def _end(self, verdict: Verdict) -> list[Event]:
+        report = self.report
+        report.stop = verdict.stop
+        report.seconds = round(self._clock() - self._began, 4)
+        failed: list[Event] = []
+        if verdict.failure is not None:
+            report.fail(verdict.failure)
+            failed.append(ReplyFailed(verdict.failure))
+        return [*verdict.events, *failed, UsageReported(self._usage), ReplyEnded(verdict.stop, verdict.extra)]
+
+    def _fail(self, failure: Failure) -> list[Event]:
+        self.report.fail(failure)
+        return [ReplyFailed(failure), ReplyEnded("error")]
+
+
+class _Forwarder:
+    """Passes on a reply to a request without tools."""
+
+    def __init__(self) -> None:
+        self._verdict: dict[str, Any] = {}
+        self._calls: list[Event] = []
+
+    def feed(self, event: Event, /) -> list[Event]:
+        if isinstance(event, ReplyStarted):
+            return []
+        if isinstance(event, UsageReported):
+            self._verdict["usage"] = event.usage
+        elif isinstance(event, ReplyFailed):
+            self._verdict["failure"] = event.failure
+        elif isinstance(event, ReplyEnded):
+            self._verdict |= {"stop": event.stop, "extra": event.extra}
+        elif isinstance(event, CallEnded):
+            self._calls.append(event)
+        else:
+            return [event]
+        return []
+
+    def close(self) -> Verdict:
+        from dragoman.extraction import Extraction
+
+        return Verdict(self._calls, [], Extraction(), **self._verdict)

@@ -1,0 +1,132 @@
+"""The report of one exchange: what was found in a reply, what was repaired, and what was lost on the way.
+
+A report contains names, places and reasons, and no arguments: those can contain secrets, and the client has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct, field, structs
+
+from dragoman.extraction import Extraction
+from dragoman.types import Failure, InvalidCall, ToolCall, Usage
+
+
+class FoundCall(Struct, frozen=True, omit_defaults=True):
+    """A call that was passed on, and how it was read."""
+
+    name: str
+    id: str
+    channel: str
+    format: str = ""
+    level: str = ""
+    repairs: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    """The coerced arguments, as `path: rule`."""
+    verdict: str = "allow"
+    """`ask` if the call is doubtful. The client has its own permissions, so it receives the call all the same."""
+
+
+class HeldCall(Struct, frozen=True):
+    """A call, or text that looks like one, that was not passed on as a call."""
+
+    name: str
+    why: str
+
+
+class Report(Struct, omit_defaults=True):
+    """Everything that happened to one request and its reply."""
+
+    id: str
+    wire: str = ""
+    """The wire of the client."""
+    requested_model: str = ""
+    model: str = ""
+    """The model that answered, as `provider:model`."""
+    tool_mode: str = ""
+    streamed: bool = False
+    tools: int = 0
+    calls: list[FoundCall] = field(default_factory=list)
+    refused: list[HeldCall] = field(default_factory=list)
+    invalid: list[HeldCall] = field(default_factory=list)
+    suspects: list[HeldCall] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+    """Fields of the request that the endpoint cannot express."""
+    rewritten: int = 0
+    """Earlier turns with a leaked call that were sent as that call."""
+    repair_turn: str = ""
+    """Why the model was asked a second time."""
+    notes: list[str] = field(default_factory=list)
+    retries: list[str] = field(default_factory=list)
+    stop: str = ""
+    usage: Usage = Usage()
+    failure: str = ""
+    seconds: float = 0.0
+
+    def add_extraction(self, found: Extraction) -> None:
+        """Note what was read in a reply. `add_call` notes the calls that are passed on."""
+        self.refused += [HeldCall(entry.name, entry.why) for entry in found.refused]
+        self.invalid += [HeldCall(call.name, _explain(call)) for call in found.invalid]
+        self.suspects += [HeldCall(suspect.name, suspect.why) for suspect in found.suspects]
+
+    def add_call(self, call: ToolCall) -> None:
+        """Note a call that is passed on."""
+        origin = call.provenance
+        self.calls.append(
+            FoundCall(
+                call.name,
+                call.id,
+                origin.channel if origin is not None else "native",
+                origin.format if origin is not None else "",
+                (origin.level or "") if origin is not None else "",
+                call.repairs,
+                tuple(f"{change.path}: {change.rule}" for change in call.changes),
+                (origin.verdict or "allow") if origin is not None else "allow",
+            )
+        )
+
+    def add_losses(self, losses: Iterable[object]) -> None:
+        """Note what the endpoint cannot express, each loss once."""
+        self.losses += [said for loss in losses if (said := str(loss)) not in self.losses]
+
+    def fail(self, failure: Failure) -> None:
+        """Note why the exchange failed."""
+        self.failure = f"{failure.kind}: {failure.message}" if failure.message else failure.kind
+
+    @property
+    def is_repaired(self) -> bool:
+        """Whether the client received something else than the endpoint sent."""
+        return bool(self.repair_turn) or any(call.channel != "native" or call.repairs for call in self.calls)
+
+    def summarise(self) -> str:
+        """Return one line for a log."""
+        said = [f"{self.requested_model or '-'} -> {self.model or '-'}"]
+        if self.calls:
+            said.append("calls: " + ", ".join(_describe(call) for call in self.calls))
+        for title, held in (("refused", self.refused), ("invalid", self.invalid), ("suspects", self.suspects)):
+            if held:
+                said.append(f"{title}: " + ", ".join(one.name or "?" for one in held))
+        if self.repair_turn:
+            said.append(f"repair turn: {self.repair_turn}")
+        if self.failure:
+            said.append(f"failed: {self.failure}")
+        return "; ".join(said)
+
+
+def add_usage(one: Usage, other: Usage) -> Usage:
+    """Return the sum of two usages."""
+    return Usage(*(getattr(one, name) + getattr(other, name) for name in _COUNTS))
+
+
+_COUNTS = tuple(each.name for each in structs.fields(Usage))
+
+
+def _describe(call: FoundCall) -> str:
+    how = call.format if call.channel == "text" else ""
+    details = ", ".join(filter(None, (how, *call.repairs)))
+    return f"{call.name} ({details})" if details else call.name
+
+
+def _explain(call: InvalidCall) -> str:
+    return "; ".join(map(str, call.faults)) or call.kind

@@ -1,0 +1,241 @@
+"""A stage from the events of an endpoint to the events for a client, with calls found, repaired and judged. Pure.
+
+The text of a reply is passed on as it arrives, up to the first character that may begin a call. From there on it is
+held until the reply is over, because only a whole reply shows which calls count. The client then receives the rest of
+the text and the calls. A client runs what it receives, so it never receives half a call:
+
+| the endpoint sends | the client receives |
+|---|---|
+| a call in text that counts | a call |
+| a call in text that does not count, or a suspect | its text, unchanged |
+| a native call | the call, with repaired and coerced arguments |
+| a call whose arguments violate the schema, or of an unknown tool | the call as it came: the client reports it |
+| a call that cannot be read, or that was cut off | a note in the text |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from dragoman.events import (
+    ArgumentsDelta,
+    CallBroken,
+    CallEnded,
+    CallRefused,
+    CallStarted,
+    Event,
+    MarkerDropped,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextDelta,
+    UsageReported,
+)
+from dragoman.extraction import Extraction, Extractor, explain_invalid
+from dragoman.extraction.responses import ConversationContext
+from dragoman.extraction.tool_mode import ComposedRequest, find_breach, open_reader
+from dragoman.types import Failure, InvalidCall, Message, Part, StopReason, ToolCall, Usage
+
+MOST_HELD = 64 * 1024
+"""How many characters of text are held for a call that has not begun."""
+_CALLS = (CallEnded, CallBroken, CallRefused)
+_LATER = (ReplyStarted, ArgumentsDelta, *_CALLS, UsageReported, ReplyEnded, ReplyFailed)
+"""A call follows as a whole, and the end of the reply after it."""
+
+
+class Verdict(Struct, frozen=True):
+    """The end of a reply."""
+
+    events: list[Event]
+    """What the client has not received yet, without the end of the reply."""
+    calls: list[ToolCall]
+    extraction: Extraction
+    stop: StopReason = "unknown"
+    extra: dict[str, object] = {}
+    usage: Usage = Usage()
+    failure: Failure | None = None
+    repair: str = ""
+    """A message to the model, if it should be asked again."""
+    why: str = ""
+    """The reason for the repair, for the report."""
+    notes: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    """The parts of the reply as the endpoint sent them."""
+
+    @property
+    def message(self) -> Message:
+        """The reply for the history of a repair turn."""
+        return Message("assistant", [part for part in self.parts if not isinstance(part, ToolCall | InvalidCall)])
+
+
+class ReplyTranslator:
+    """Translates one reply. `feed` returns what the client may receive now, `close` returns the rest."""
+
+    def __init__(self, composed: ComposedRequest, context: ConversationContext, *, most_held: int = MOST_HELD) -> None:
+        self._composed = composed
+        self._reader: Extractor = open_reader(composed, context)
+        self._most_held = most_held
+        self._received = 0
+        """The characters of text that came."""
+        self._passed = 0
+        """The characters of text that the parser has decided on."""
+        self._sent: list[str] = []
+        self._held_from: int | None = None
+        """Where the first possible call begins, in characters of the text."""
+        self._is_released = False
+        self._failure: Failure | None = None
+        self._found: list[Event] = []
+        self._native: list[Event] = []
+        self._tail: list[Event] = []
+
+    def feed(self, event: Event, /) -> list[Event]:
+        if isinstance(event, TextDelta):
+            self._received += len(event.text)
+            return self._pass_text(event, self._reader.feed(event))
+        if isinstance(event, ReplyFailed):
+            self._failure = event.failure
+        if isinstance(event, _CALLS):
+            self._native.append(event)
+        passed = self._reader.feed(event)
+        if isinstance(event, _LATER):
+            return []
+        if isinstance(event, CallStarted):
+            return passed
+        if self._held_from is not None:
+            self._tail += passed
+            return []
+        return passed
+
+    def _pass_text(self, event: TextDelta, events: Iterable[Event]) -> list[Event]:
+        ready: list[Event] = []
+        for each in events:
+            if isinstance(each, (CallStarted, *_CALLS)):
+                if self._held_from is None:
+                    self._held_from = self._passed
+                if isinstance(each, _CALLS):
+                    self._found.append(each)
+                    self._passed += len(each.raw)
+            elif isinstance(each, ArgumentsDelta):
+                continue
+            else:
+                self._passed += len(getattr(each, "raw", ""))
+                if self._held_from is None and not isinstance(each, MarkerDropped):
+                    ready.append(each)
+        if self._is_released:
+            ready = [event] if event.text else []
+        elif self._held_from is None and self._received - self._passed > self._most_held:
+            ready = self._release(ready)
+        self._sent += [each.text for each in ready if isinstance(each, TextDelta)]
+        return ready
+
+    def _release(self, ready: list[Event]) -> list[Event]:
+        """Stop to hold text: so much of it came without the beginning of a call that it is an answer."""
+        self._is_released = True
+        waiting = self._reader.received[self._passed :]
+        return [*ready, TextDelta(waiting)] if waiting else ready
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> Verdict:
+        """Judge the reply, and return what the client has not received."""
+        before = len(self._sent)
+        last = self._pass_text(TextDelta(""), self._reader.close())
+        del self._sent[before:]
+        found, reply = self._reader.extraction, self._reader.reply
+        if self._failure is not None:
+            return self._fail(last)
+        calls, ends, notes = self._choose(found)
+        thoughts = [each for each in last if not isinstance(each, TextDelta | UsageReported | ReplyEnded)]
+        events = [*thoughts, *self._write_rest(found, calls), *self._tail, *ends]
+        stop: StopReason = "tool_calls" if calls and reply.stop in ("end", "unknown") else reply.stop
+        repair, why = self._find_repair(found, calls)
+        extra = reply.extra if stop == reply.stop else {}
+        return Verdict(
+            events, calls, found, stop, extra, reply.usage, None, repair, why, tuple(notes), tuple(reply.message.parts)
+        )
+
+    def _fail(self, last: list[Event]) -> Verdict:
+        """A reply that broke off has no calls: nobody knows whether it would have had others."""
+        texts: list[Event] = [each for each in last if isinstance(each, TextDelta) and each.text]
+        if self._held_from is not None and not self._is_released:
+            texts = [TextDelta(self._reader.received[self._held_from :])]
+        return Verdict(texts, [], Extraction(), "error", {}, self._reader.reply.usage, self._failure)
+
+    def _write_rest(self, found: Extraction, calls: list[ToolCall]) -> list[Event]:
+        """Return the text that the client has not received, without the calls that were found in it."""
+        sent = "".join(self._sent)
+        whole = self._reader.received if self._is_released else found.text
+        rest = whole[len(sent) :] if whole.startswith(sent) else whole
+        for call in calls:
+            if call.provenance is not None and call.provenance.channel == "text" and call.raw:
+                rest = rest.replace(call.raw, "", 1)
+        if calls and not rest.strip():
+            return []
+        return [TextDelta(rest)] if rest else []
+
+    def _choose(self, found: Extraction) -> tuple[list[ToolCall], list[Event], list[str]]:
+        """Return the calls for the client, the events that end them, and what was left out."""
+        known = [end.call for end in (*self._native, *self._found) if isinstance(end, CallEnded)]
+        calls = list(found.calls)
+        notes: list[str] = []
+        broken: list[InvalidCall] = []
+        for call in found.invalid:
+            # The client checks arguments and names itself, and tells the model what is wrong with them.
+            received = next((one for one in known if _is_same(one, call)), None)
+            if call.kind in ("bad_arguments", "unknown_tool") and received is not None and received.complete:
+                calls.append(received)
+            else:
+                broken.append(call)
+        calls, left_out = self._obey(calls)
+        notes += left_out
+        ends: list[Event] = []
+        natives = {end.call.id: end.index for end in self._native if isinstance(end, CallEnded)}
+        started = [end.index for end in self._native if isinstance(end, CallBroken) and end.index is not None]
+        for place, call in enumerate(calls):
+            ends.append(CallEnded(natives.pop(call.id, -1 - place), call))
+        for call in broken:
+            ends.append(_break(call, started.pop(0) if started else None))
+        # A call that was begun on the wire and is not passed on.
+        ends += [CallBroken("", "it was left out", (0, 0), index=index) for index in natives.values()]
+        return calls, ends, notes
+
+    def _obey(self, calls: list[ToolCall]) -> tuple[list[ToolCall], list[str]]:
+        """Return the calls that the tool choice of the request allows."""
+        choice, notes = self._composed.choice, []
+        options = self._composed.request.options
+        if choice.mode == "none" and calls:
+            notes.append(f"tool_choice is none: left out {', '.join(call.name for call in calls)}")
+            return [], notes
+        if choice.names:
+            wrong = [call for call in calls if call.name not in choice.names]
+            notes += [f"tool_choice does not allow {call.name}: left out" for call in wrong]
+            calls = [call for call in calls if call.name in choice.names]
+        if options.get("parallel_tool_calls") is False and len(calls) > 1:
+            notes.append(f"parallel calls are off: left out {', '.join(call.name for call in calls[1:])}")
+            calls = calls[:1]
+        return calls, notes
+
+    def _find_repair(self, found: Extraction, calls: list[ToolCall]) -> tuple[str, str]:
+        """Return the message to the model if it has to be asked again, and the reason."""
+        if calls:
+            return "", ""
+        tools = self._composed.chosen_mode.tools
+        unread = [call for call in found.invalid if call.kind == "malformed"]
+        if unread:
+            return "\n\n".join(explain_invalid(call, tools) for call in unread), "a call could not be read"
+        if found.suspects and found.notice:
+            return found.notice, "text looks like a call"
+        breach = find_breach(self._composed, ())
+        return (f"{breach}. Make the call now.", breach) if breach else ("", "")
+
+
+def _is_same(call: ToolCall, other: InvalidCall) -> bool:
+    return call.id == other.id or (call.raw == other.raw and call.name == other.name)
+
+
+def _break(call: InvalidCall, index: int | None) -> CallBroken:
+    why = "; ".join(fault.why for fault in call.faults)
+    is_cut = call.kind == "truncated"
+    return CallBroken(call.raw, why, (0, 0), "", call.name, index, call.extra, call.wire_id, is_cut)

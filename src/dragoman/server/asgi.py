@@ -1,0 +1,149 @@
+"""HTTP on ASGI, as far as the gateway needs it: a request, a whole response and a stream.
+
+Starlette's stream response starts a task group for each stream and wraps every message. Here one timer keeps a stream
+alive and one task waits for the disconnection of the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+
+import msgspec
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+MOST_OF_A_BODY = 64 * 1024 * 1024
+_encode = msgspec.json.Encoder().encode
+
+
+class BodyTooLarge(Exception):
+    """The body of a request is larger than the limit."""
+
+
+class ClientDisconnected(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+class HttpCall:
+    """One request of a client, and the means to answer it."""
+
+    __slots__ = ("_receive", "_send", "has_begun", "headers", "method", "path", "query", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query: str = scope.get("query_string", b"").decode("latin-1")
+        self.headers: dict[str, str] = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        self._receive, self._send = receive, send
+        self.has_begun = False
+
+    async def read_body(self, most: int = MOST_OF_A_BODY) -> bytes:
+        """Return the body. Raises BodyTooLarge and ClientDisconnected."""
+        announced = self.headers.get("content-length", "")
+        if announced.isdigit() and int(announced) > most:
+            raise BodyTooLarge
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnected
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > most:
+                raise BodyTooLarge
+            if not message.get("more_body"):
+                return piece if not parts else b"".join([*parts, piece])
+            parts.append(piece)
+
+    async def begin(self, status: int, headers: Mapping[str, str]) -> None:
+        """Send the head of the response."""
+        self.has_begun = True
+        pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await self._send({"type": "http.response.start", "status": status, "headers": pairs})
+
+    async def send(self, data: bytes, *, more: bool = True) -> None:
+        """Send a piece of the body. The last piece has `more=False`."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def answer(
+        self, status: int, body: bytes, headers: Mapping[str, str] | None = None, kind: str = "application/json"
+    ) -> None:
+        """Send a whole response."""
+        size = str(len(body))
+        await self.begin(status, {"content-type": kind, "content-length": size, **(headers or {})})
+        await self.send(b"" if self.method == "HEAD" else body, more=False)
+
+    async def answer_json(self, status: int, value: object, headers: Mapping[str, str] | None = None) -> None:
+        """Send a value as JSON."""
+        await self.answer(status, _encode(value), headers)
+
+    async def wait_for_disconnect(self) -> None:
+        """Wait until the client closes the connection."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class KeepAlive:
+    """Calls `beat` whenever nothing was sent for `interval` seconds. One timer serves the whole stream."""
+
+    def __init__(self, interval: float, beat: Callable[[], Awaitable[None]]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._interval = interval
+        self._beat = beat
+        self._last = self._loop.time()
+        self._task: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(interval, self._check)
+
+    def sent(self) -> None:
+        """Note that something was sent now."""
+        self._last = self._loop.time()
+
+    def _check(self) -> None:
+        now = self._loop.time()
+        due = self._last + self._interval
+        if now >= due and (self._task is None or self._task.done()):
+            self._last = due = now
+            self._task = asyncio.ensure_future(self._beat())
+        self._timer = self._loop.call_later(max(0.01, due + self._interval - now if due == now else due - now), self._check)
+
+    async def close(self) -> None:
+        """Stop the timer, and wait for a beat that is being sent."""
+        self._timer.cancel()
+        if self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+        if self._task is not None and not self._task.cancelled():
+            self._task.exception()
+
+
+async def run_until_disconnect(call: HttpCall, work: Awaitable[None]) -> bool:
+    """Do the work of one request, and cancel it if the client disconnects. Return whether it was completed."""
+    task = asyncio.ensure_future(work)
+    watch = asyncio.ensure_future(call.wait_for_disconnect())
+    try:
+        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return True
+        return False
+    finally:
+        await _cancel((task, watch))
+
+
+async def _cancel(tasks: Iterable[asyncio.Future[None]]) -> None:
+    for task in tasks:
+        if not task.done():
+            task.cancel()
+    for task in tasks:
+        try:
+            await task
+        except (asyncio.CancelledError, Exception):
+            # Its result was taken, or nobody waits for it.
+            continue
