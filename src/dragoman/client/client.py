@@ -7,7 +7,7 @@ import os
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Self
@@ -30,7 +30,7 @@ from dragoman.client.retry import (
     Retries,
     decide,
 )
-from dragoman.client.transport import HttpRequest, Timeouts, Transport
+from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport
 from dragoman.errors import ConfigError
 from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
 from dragoman.providers import Endpoint
@@ -143,7 +143,7 @@ class _Asker(ABC):
     @abstractmethod
     def stream(
         self, request: Request, *, whole: bool = False, deadline: float | None = None
-    ) -> AsyncIterator[ClientEvent]: ...
+    ) -> AsyncGenerator[ClientEvent]: ...
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -215,7 +215,7 @@ class Client(_Asker):
 
     async def stream(
         self, request: Request, *, whole: bool = False, deadline: float | None = None
-    ) -> AsyncIterator[ClientEvent]:
+    ) -> AsyncGenerator[ClientEvent]:
         """Yield the events of the reply, and the events of the client, such as retries.
 
         `whole` requests the reply in one piece. `deadline` is a time of the client's clock (`time.monotonic`), after
@@ -253,6 +253,15 @@ class Client(_Asker):
                 return
             yield RequestRetried(attempt, decision.wait, failure, plan.model)
             await self._sleep(decision.wait)
+
+    async def send_raw(self, request: HttpRequest) -> HttpResponse:
+        """Send a request to the endpoint with its key, unchanged otherwise. The caller reads and closes the answer.
+
+        Raises TransportFault.
+        """
+        self._settle()
+        assert self._auth is not None and self._transport is not None
+        return await self._transport.send(await self._auth.sign(request), self.timeouts)
 
     async def close(self) -> None:
         """Close the connections, if this client owns them."""
@@ -363,7 +372,7 @@ class FallbackClient(_Asker):
 
     async def stream(
         self, request: Request, *, whole: bool = False, deadline: float | None = None
-    ) -> AsyncIterator[ClientEvent]:
+    ) -> AsyncGenerator[ClientEvent]:
         """Like `stream` of one client, with a ModelReplaced event before each further client."""
         for position, client in enumerate(self.clients):
             last = position + 1 == len(self.clients)

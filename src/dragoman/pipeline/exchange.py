@@ -8,28 +8,40 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.client.client import Client
-from dragoman.client.retry import ModelReplaced, RequestPrepared, RequestRetried
+from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
 from dragoman.errors import DragomanError
 from dragoman.events import CallEnded, Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
+from dragoman.extraction import Extraction
 from dragoman.extraction.responses import ConversationContext
 from dragoman.extraction.tool_mode import ComposedRequest, ToolMode, choose_tool_mode, compose, is_written_as_text
-from dragoman.pipeline.reasoning import SIGNED, ReasoningSigner, restore_reasoning
+from dragoman.pipeline.signatures import SIGNED, ReasoningSigner, restore_reasoning
 from dragoman.pipeline.report import Report, add_usage
 from dragoman.pipeline.translator import ReplyTranslator, Verdict
+from dragoman.providers import Endpoint, Fact, learn_from_error
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
-from dragoman.types import Failure, Message, Reply, Request, ToolModeName, TrustName, Usage
+from dragoman.types import FAILURE_CAUSES, Failure, Message, Reply, Request, ToolModeName, TrustName, Usage
 
 _BOUNDARIES = 512
 """The most turns with results in one conversation in text."""
+
+
+class Observer(Protocol):
+    """Is told about the requests to an endpoint, for the balance of load, health and learned facts."""
+
+    def started(self) -> None: ...
+
+    def ended(self, failure: Failure | None) -> None: ...
+
+    def learned(self, endpoint: Endpoint, fact: Fact) -> None: ...
 
 
 class Backend(Struct, frozen=True):
@@ -39,6 +51,9 @@ class Backend(Struct, frozen=True):
     tool_mode: ToolModeName = "auto"
     trust: TrustName = "compat"
     repair_turns: int = 1
+    context_window: int | None = None
+    """The tokens that fit, if it is known."""
+    observer: Observer | None = None
 
 
 class Exchange:
@@ -47,16 +62,19 @@ class Exchange:
     def __init__(
         self,
         request: Request,
-        backend: Backend,
+        backends: Sequence[Backend],
         report: Report,
         *,
         secret: bytes = b"",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`secret` makes the boundaries of results in text unpredictable, and equal in every turn of a conversation."""
+        """`backends` are tried in order, until one answers. `secret` makes the boundaries of results in text
+        unpredictable, and equal in every turn of a conversation."""
         self.report = report
         self._request = request
-        self._backend = backend
+        self._backends = list(backends)
+        self._backend = self._backends.pop(0)
+        self._delivered = False
         self._secret = secret
         self._clock = clock
         self._began = clock()
@@ -69,7 +87,7 @@ class Exchange:
         events = [event async for batch in self._translate() for event in batch]
         return fold(events)
 
-    async def stream(self) -> AsyncIterator[list[Event]]:
+    async def stream(self) -> AsyncGenerator[list[Event]]:
         """Yield the events of the reply, in the order in which the client receives them."""
         self.report.streamed = True
         signer = ReasoningSigner(self.report.wire) if self.report.wire in SIGNED else None
@@ -79,8 +97,8 @@ class Exchange:
 
     # ---- turns ------------------------------------------------------------------------------------------------------
 
-    async def _translate(self) -> AsyncIterator[list[Event]]:
-        messages = restore_reasoning(self._request.messages, self.report.wire)
+    async def _translate(self) -> AsyncGenerator[list[Event]]:
+        messages = self._read_history()
         turns = 0
         while True:
             try:
@@ -88,25 +106,43 @@ class Exchange:
             except DragomanError as error:
                 yield self._fail(Failure("bad_request", str(error), 400))
                 return
-            translator: ReplyTranslator | _Forwarder
-            if len(composed.chosen_mode.tools):
-                translator = ReplyTranslator(composed, ConversationContext(messages, composed.chosen_mode.tools))
-            else:
-                translator = _Forwarder()
+            translator = _open_translator(composed, messages)
             async with aclosing(self._send(composed, translator)) as batches:
                 async for batch in batches:
+                    self._delivered = True
                     yield batch
             verdict = translator.close()
-            self._note(verdict)
-            if verdict.repair and turns < self._backend.repair_turns and verdict.failure is None:
-                turns += 1
-                self.report.repair_turn = verdict.why
-                if verdict.events:
-                    yield verdict.events
-                messages = [*messages, verdict.message, Message.user(verdict.repair)]
+            if verdict.failure is not None and not self._delivered and self._try_again(verdict.failure, composed):
                 continue
-            yield self._end(verdict)
-            return
+            self._note(verdict)
+            if not verdict.repair or turns >= self._backend.repair_turns or verdict.failure is not None:
+                yield self._end(verdict)
+                return
+            turns += 1
+            self.report.repair_turn = verdict.why
+            if verdict.events:
+                yield verdict.events
+            messages = [*messages, verdict.message, Message.user(verdict.repair)]
+
+    def _read_history(self) -> list[Message]:
+        """Return the messages of the client, as the model should see them."""
+        return restore_reasoning(self._request.messages, self.report.wire)
+
+    def _try_again(self, failure: Failure, composed: ComposedRequest) -> bool:
+        """Prepare another attempt after a failure without output: the tools as text, or the next endpoint."""
+        endpoint = composed.chosen_mode.endpoint
+        fact = learn_from_error(failure.message or failure.body, failure.status)
+        if fact is not None and fact.native_tool_calls is False and composed.chosen_mode.mode == "native":
+            self._backend = replace(self._backend, tool_mode="text")
+            self.report.notes.append(f"the endpoint accepts no tools, so they were sent as text: {fact.why}")
+            if self._backend.observer is not None:
+                self._backend.observer.learned(endpoint, fact)
+            return True
+        if not self._backends or FAILURE_CAUSES.get(failure.kind) == "request":
+            return False
+        self.report.retries.append(f"{self.report.model}: {failure.kind}: {failure.message}"[:300])
+        self._backend = self._backends.pop(0)
+        return True
 
     def _compose(self, messages: list[Message]) -> ComposedRequest:
         request, backend = self._request, self._backend
@@ -116,10 +152,24 @@ class Exchange:
         boundaries: Iterator[str] | tuple[str, ...] = ()
         if is_written_as_text(messages, mode, request.options):
             boundaries = self._make_boundaries(messages)
-        composed = compose(messages, mode, request.options, boundaries=boundaries)
+        composed = compose(messages, mode, self._options(), boundaries=boundaries)
         self._describe(composed.chosen_mode)
         self.report.add_losses(composed.losses)
         return composed
+
+    def _options(self) -> Mapping[str, Any]:
+        """Return the options of the request. Ollama cuts a prompt that is too long without a word, unless it is told
+        the context window."""
+        options, window = self._request.options, self._backend.context_window
+        if window is None or self._backend.client.endpoint.wire != "ollama":
+            return options
+        own = options.get("ollama")
+        own = own if isinstance(own, Mapping) else {}
+        inner = own.get("options")
+        return {
+            **options,
+            "ollama": {**own, "options": {"num_ctx": window, **(inner if isinstance(inner, Mapping) else {})}},
+        }
 
     def _describe(self, mode: ToolMode) -> None:
         report, endpoint = self.report, mode.endpoint
@@ -136,19 +186,31 @@ class Exchange:
 
     async def _send(
         self, composed: ComposedRequest, translator: ReplyTranslator | _Forwarder
-    ) -> AsyncIterator[list[Event]]:
-        source = self._backend.client.stream(composed.request, whole=self._whole)
-        async with aclosing(source) as events:  # type: ignore[type-var]
-            async for event in events:
-                if isinstance(event, RequestPrepared):
-                    self.report.add_losses(event.losses)
-                    self.report.model = event.model
-                elif isinstance(event, RequestRetried):
-                    self.report.retries.append(f"{event.failure.kind} after attempt {event.attempt}")
-                elif isinstance(event, ModelReplaced):
-                    self.report.retries.append(str(event))
-                elif ready := translator.feed(event):
-                    yield ready
+    ) -> AsyncGenerator[list[Event]]:
+        observer = self._backend.observer
+        if observer is not None:
+            observer.started()
+        failure: Failure | None = None
+        try:
+            async with aclosing(self._backend.client.stream(composed.request, whole=self._whole)) as events:
+                async for event in events:
+                    if isinstance(event, NOTICES):
+                        self._note_client(event)
+                        continue
+                    if isinstance(event, ReplyFailed):
+                        failure = event.failure
+                    if ready := translator.feed(event):
+                        yield ready
+        finally:
+            if observer is not None:
+                observer.ended(failure)
+
+    def _note_client(self, event: RequestPrepared | RequestRetried | ModelReplaced) -> None:
+        if isinstance(event, RequestPrepared):
+            self.report.add_losses(event.losses)
+            self.report.model = event.model
+        elif isinstance(event, RequestRetried):
+            self.report.retries.append(f"{event.model}: {event.failure.kind} in attempt {event.attempt}")
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
@@ -176,6 +238,11 @@ class Exchange:
         return [ReplyFailed(failure), ReplyEnded("error")]
 
 
+def _open_translator(composed: ComposedRequest, messages: list[Message]) -> ReplyTranslator | _Forwarder:
+    tools = composed.chosen_mode.tools
+    return ReplyTranslator(composed, ConversationContext(messages, tools)) if len(tools) else _Forwarder()
+
+
 class _Forwarder:
     """Passes on a reply to a request without tools."""
 
@@ -199,6 +266,4 @@ class _Forwarder:
         return []
 
     def close(self) -> Verdict:
-        from dragoman.extraction import Extraction
-
         return Verdict(self._calls, [], Extraction(), **self._verdict)

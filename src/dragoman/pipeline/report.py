@@ -44,6 +44,8 @@ class Report(Struct, omit_defaults=True):
     requested_model: str = ""
     model: str = ""
     """The model that answered, as `provider:model`."""
+    slot: str = ""
+    """The slot of the route, if one decided."""
     tool_mode: str = ""
     streamed: bool = False
     tools: int = 0

@@ -181,22 +181,20 @@ class ReplyTranslator:
         calls = list(found.calls)
         notes: list[str] = []
         broken: list[InvalidCall] = []
-        for call in found.invalid:
+        for invalid in found.invalid:
             # The client checks arguments and names itself, and tells the model what is wrong with them.
-            received = next((one for one in known if _is_same(one, call)), None)
-            if call.kind in ("bad_arguments", "unknown_tool") and received is not None and received.complete:
+            received = next((one for one in known if _is_same(one, invalid)), None)
+            if invalid.kind in ("bad_arguments", "unknown_tool") and received is not None and received.complete:
                 calls.append(received)
             else:
-                broken.append(call)
+                broken.append(invalid)
         calls, left_out = self._obey(calls)
         notes += left_out
         ends: list[Event] = []
         natives = {end.call.id: end.index for end in self._native if isinstance(end, CallEnded)}
         started = [end.index for end in self._native if isinstance(end, CallBroken) and end.index is not None]
-        for place, call in enumerate(calls):
-            ends.append(CallEnded(natives.pop(call.id, -1 - place), call))
-        for call in broken:
-            ends.append(_break(call, started.pop(0) if started else None))
+        ends += [CallEnded(natives.pop(call.id, -1 - place), call) for place, call in enumerate(calls)]
+        ends += [_break(each, started.pop(0) if started else None) for each in broken]
         # A call that was begun on the wire and is not passed on.
         ends += [CallBroken("", "it was left out", (0, 0), index=index) for index in natives.values()]
         return calls, ends, notes

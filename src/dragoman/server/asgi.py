@@ -112,7 +112,9 @@ class KeepAlive:
         if now >= due and (self._task is None or self._task.done()):
             self._last = due = now
             self._task = asyncio.ensure_future(self._beat())
-        self._timer = self._loop.call_later(max(0.01, due + self._interval - now if due == now else due - now), self._check)
+        self._timer = self._loop.call_later(
+            max(0.01, due + self._interval - now if due == now else due - now), self._check
+        )
 
     async def close(self) -> None:
         """Stop the timer, and wait for a beat that is being sent."""

@@ -5,34 +5,26 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman import wire as wires
-from dragoman.errors import DragomanError
-from dragoman.events import Event, ReplyFailed, ReplyStarted
-from dragoman.pipeline import Backend, Exchange, Report
-from dragoman.server.asgi import (
-    BodyTooLarge,
-    ClientDisconnected,
-    HttpCall,
-    KeepAlive,
-    Receive,
-    Scope,
-    Send,
-    run_until_disconnect,
-)
-from dragoman.types import Failure, Request
+from dragoman.characters import escape_message
+from dragoman.errors import DragomanError, UnknownModel
+from dragoman.pipeline import Exchange, Report
+from dragoman.server import models
+from dragoman.server.answers import StreamAnswer, WholeAnswer, answer_failure
+from dragoman.server.asgi import BodyTooLarge, ClientDisconnected, HttpCall, Receive, Scope, Send, run_until_disconnect
+from dragoman.server.passthrough import pass_through
+from dragoman.server.records import Records
+from dragoman.server.router import Router
+from dragoman.types import Failure, JsonObject, Request
 from dragoman.wire.codec import Codec
-from dragoman.wire.registry import ROWS
 from dragoman.wire.values import BROKEN, parse
 
 log = logging.getLogger("dragoman.server")
-EXCHANGE = "x-dragoman-exchange"
 
 _PATHS = {
     "/v1/chat/completions": "openai_chat",
@@ -43,29 +35,40 @@ _PATHS = {
     "/messages": "anthropic",
     "/api/chat": "ollama",
 }
-_gemini = re.compile(r"/v1(?:beta|alpha)?/models/(?P<model>[^:]+):(?P<verb>generateContent|streamGenerateContent)\Z").match
+_gemini = re.compile(r"/v1(?:beta|alpha)?/models/(?P<model>[^:]+):(?P<verb>\w+)\Z").match
+_GENERATE = {"generateContent": False, "streamGenerateContent": True}
+_FAMILIES = (("/api/", "ollama"), ("/v1beta/", "gemini"), ("/v1alpha/", "gemini"), ("/v1/messages", "anthropic"))
+_CHARACTERS_PER_TOKEN = 4
+Handler = Callable[[HttpCall], Awaitable[None]]
 
 
-class Settings(Struct, frozen=True):
-    """The settings of a gateway that do not belong to a route."""
+class _Asked(Struct, frozen=True):
+    """A request as it came: its wire, and what its path says."""
 
-    keep_alive: float = 10.0
-    """Seconds of silence after which a stream gets a sign of life."""
-    most_of_a_body: int = 64 * 1024 * 1024
-
-
-Choose = Callable[[Request, str], Backend]
-"""Chooses the backend of a request; it raises UnknownModel."""
+    wire: str
+    model: str = ""
+    stream: bool | None = None
 
 
 class Gateway:
-    """An ASGI application."""
+    """An ASGI application. `router` may be replaced while it runs; requests that have begun keep the old one."""
 
-    def __init__(self, choose: Choose, settings: Settings | None = None, *, secret: bytes | None = None) -> None:
-        self._choose = choose
-        self._settings = settings or Settings()
+    def __init__(self, router: Router, *, secret: bytes | None = None) -> None:
+        """`secret` makes the boundaries of results unpredictable; several processes of one gateway share it."""
+        self.router = router
+        self.records = Records(router.settings.gateway.kept_reports)
         self._secret = secret or secrets.token_bytes(32)
-        self.reports: dict[str, Report] = {}
+        self._routes: dict[tuple[str, str], Handler] = {
+            ("GET", "/"): self._say_hello,
+            ("HEAD", "/"): self._say_hello,
+            ("GET", "/healthz"): self._say_hello,
+            ("GET", "/readyz"): self._say_ready,
+            ("GET", "/metrics"): self._show_metrics,
+            ("GET", "/api/version"): self._show_version,
+            ("POST", "/api/show"): self._show_model,
+            ("POST", "/v1/messages/count_tokens"): self._count_for_anthropic,
+            ("GET", "/dragoman/exchanges"): self._list_exchanges,
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -74,53 +77,171 @@ class Gateway:
             await self._handle(HttpCall(scope, receive, send))
 
     async def _handle(self, call: HttpCall) -> None:
+        try:
+            await self._dispatch(call)
+        except BodyTooLarge:
+            limit = self.router.settings.gateway.most_of_a_request
+            failure = Failure("too_large", f"the request is larger than {limit} bytes", 413)
+            await answer_failure(call, _codec_of(call.path), failure)
+        except ClientDisconnected:
+            return
+        except Exception:
+            log.exception("an error of the gateway itself, in %s %s", call.method, escape_message(call.path))
+            if call.has_begun:
+                raise
+            failure = Failure("server_error", "an error of the gateway itself; its log has the details", 500)
+            await answer_failure(call, _codec_of(call.path), failure)
+
+    async def _dispatch(self, call: HttpCall) -> None:
         wire = _PATHS.get(call.path)
         if wire is not None and call.method == "POST":
-            await self._exchange(call, wire)
+            await self._exchange(call, _Asked(wire))
+            return
+        handler = self._routes.get((call.method, call.path))
+        if handler is not None:
+            await handler(call)
+            return
+        if call.path.startswith("/dragoman/exchanges/") and call.method == "GET":
+            await self._show_exchange(call)
             return
         found = _gemini(call.path)
         if found is not None and call.method == "POST":
-            await self._exchange(call, "gemini", found["model"], found["verb"].startswith("stream"))
-            return
-        if call.path in ("/", "/healthz", "/readyz"):
-            await call.answer_json(200, {"status": "ok"})
-            return
-        await call.answer_json(404, {"error": {"message": f"there is no {call.path} here"}})
+            await self._handle_gemini(call, found["model"], found["verb"])
+        elif call.method == "GET" and (listing := models.find_list(call.path, call.headers)) is not None:
+            await call.answer_json(200, listing(self._models()))
+        elif call.method == "GET" and (one := models.find_model(call.path, call.headers, self._models())) is not None:
+            await call.answer_json(200, one)
+        else:
+            await self._pass_through(call)
 
-    async def _exchange(self, call: HttpCall, wire: str, model: str = "", stream: bool | None = None) -> None:
-        codec = wires.get(wire)
-        try:
-            body = parse(await call.read_body(self._settings.most_of_a_body))
-        except BodyTooLarge:
-            await _answer_failure(call, codec, Failure("too_large", "the request is too large", 413))
+    # ---- exchanges --------------------------------------------------------------------------------------------------
+
+    async def _handle_gemini(self, call: HttpCall, model: str, verb: str) -> None:
+        if verb in _GENERATE:
+            await self._exchange(call, _Asked("gemini", model, _GENERATE[verb]))
+        elif verb == "countTokens":
+            _, size = await self._read(call, wires.get("gemini"))
+            await call.answer_json(200, {"totalTokens": size // _CHARACTERS_PER_TOKEN}, _ESTIMATED)
+        else:
+            await self._pass_through(call)
+
+    async def _exchange(self, call: HttpCall, asked: _Asked) -> None:
+        codec = wires.get(asked.wire)
+        body, size = await self._read(call, codec)
+        if body is None:
             return
-        except ClientDisconnected:
-            return
-        if not isinstance(body, dict):
-            what = "is not JSON" if body is BROKEN else "is not a JSON object"
-            await _answer_failure(call, codec, Failure("bad_request", f"the body {what}", 400))
-            return
-        request = codec.decode_request(body, model=model, stream=stream)
-        if wire == "ollama" and "stream" not in body:
+        request = codec.decode_request(body, model=asked.model, stream=asked.stream)
+        if asked.wire == "ollama" and "stream" not in body:
+            # The only wire that streams unless it is told not to.
             request = replace(request, options={**request.options, "stream": True})
-        report = Report(f"ex_{secrets.token_hex(8)}", wire, request.model)
-        self.reports[report.id] = report
+        router = self.router
         try:
-            backend = self._choose(request, wire)
-        except DragomanError as error:
-            await _answer_failure(call, codec, Failure("not_found", str(error), 404))
+            chosen = router.choose(request, size)
+        except UnknownModel as error:
+            await answer_failure(call, codec, Failure("not_found", str(error), 404, "model_not_found"))
             return
-        exchange = Exchange(replace(request, model=""), backend, report, secret=self._secret)
-        answer = StreamAnswer if request.options.get("stream") else WholeAnswer
+        report = Report(f"ex_{secrets.token_hex(8)}", asked.wire, request.model, slot=chosen.slot)
+        self.records.open(report)
         try:
-            await run_until_disconnect(call, answer(call, codec, request, exchange, self._settings).run())
+            exchange = Exchange(replace(request, model=""), chosen.backends(), report, secret=self._secret)
+            await self._answer(call, codec, request, exchange)
+        except DragomanError as error:
+            # A missing key, or an incomplete URL: the operator has to mend it, and the client has to know.
+            report.failure = str(error)
+            if call.has_begun:
+                raise
+            await answer_failure(call, codec, Failure("server_error", str(error), 500))
         finally:
-            log.info("%s %s", report.id, report.summarise())
+            self.records.close(report)
+            log.info("%s %s", report.id, escape_message(report.summarise()))
+
+    async def _answer(self, call: HttpCall, codec: Codec, request: Request, exchange: Exchange) -> None:
+        if request.options.get("stream"):
+            interval = self.router.settings.gateway.keep_alive
+            answer: StreamAnswer | WholeAnswer = StreamAnswer(call, codec, request, exchange, keep_alive=interval)
+        else:
+            answer = WholeAnswer(call, codec, request, exchange)
+        if not await run_until_disconnect(call, answer.send()):
+            exchange.report.notes.append("the client disconnected; the request to the endpoint was cancelled")
+
+    async def _read(self, call: HttpCall, codec: Codec) -> tuple[JsonObject | None, int]:
+        """Return the body of a request and its size. A body that is not an object is answered with an error."""
+        data = await call.read_body(self.router.settings.gateway.most_of_a_request)
+        body = parse(data)
+        if isinstance(body, dict):
+            return body, len(data)
+        what = "is not JSON" if body is BROKEN else "is not a JSON object"
+        await answer_failure(call, codec, Failure("bad_request", f"the body {what}", 400))
+        return None, len(data)
+
+    async def _pass_through(self, call: HttpCall) -> None:
+        wire = _wire_of(call.path)
+        body = await call.read_body(self.router.settings.gateway.most_of_a_request)
+        if not await pass_through(call, body, wire, self.router):
+            message = f"{call.method} {call.path} is not translated, and no endpoint of this gateway speaks {wire}"
+            await answer_failure(call, wires.get(wire), Failure("not_found", message, 404))
+
+    # ---- small answers ----------------------------------------------------------------------------------------------
+
+    def _models(self) -> list[models.ModelEntry]:
+        return self.router.models()
+
+    async def _say_hello(self, call: HttpCall) -> None:
+        await call.answer_json(200, {"status": "ok"})
+
+    async def _say_ready(self, call: HttpCall) -> None:
+        resting = self.router.resting()
+        is_ready = len(resting) < len(self.router.targets)
+        body = {"status": "ready" if is_ready else "no endpoint is healthy", "resting": resting}
+        await call.answer_json(200 if is_ready else 503, body)
+
+    async def _show_metrics(self, call: HttpCall) -> None:
+        await call.answer(200, self.records.write_metrics().encode(), kind="text/plain; version=0.0.4")
+
+    async def _show_version(self, call: HttpCall) -> None:
+        await call.answer_json(200, models.describe_version())
+
+    async def _show_model(self, call: HttpCall) -> None:
+        body, _ = await self._read(call, wires.get("ollama"))
+        if body is None:
+            return
+        name = body.get("model") or body.get("name")
+        model = next((each for each in self._models() if each.name == name), None)
+        if model is None and isinstance(name, str) and any(route.matches(name) for route in self.router.routes):
+            model = models.ModelEntry(name)
+        if model is None:
+            failure = Failure("not_found", f"model {str(name)[:200]!r} not found", 404)
+            await answer_failure(call, wires.get("ollama"), failure)
+            return
+        await call.answer_json(200, models.show_ollama(model))
+
+    async def _count_for_anthropic(self, call: HttpCall) -> None:
+        body, size = await self._read(call, wires.get("anthropic"))
+        if body is not None:
+            await call.answer_json(200, {"input_tokens": max(1, size // _CHARACTERS_PER_TOKEN)}, _ESTIMATED)
+
+    async def _list_exchanges(self, call: HttpCall) -> None:
+        await call.answer_json(200, {"exchanges": self.records.list()[:100]})
+
+    async def _show_exchange(self, call: HttpCall) -> None:
+        report = self.records.find(call.path.rpartition("/")[2])
+        if report is None:
+            await call.answer_json(404, {"error": {"message": "there is no such exchange, or it is no longer kept"}})
+        else:
+            await call.answer_json(200, report)
 
 
-async def _answer_failure(call: HttpCall, codec: Codec, failure: Failure, headers: dict[str, str] | None = None) -> None:
-    status, body = codec.encode_failure(failure)
-    await call.answer_json(status, body, headers)
+_ESTIMATED = {"x-dragoman-estimated": "true"}
+"""Marks a number of tokens that is not counted, but estimated from the size of the request."""
+
+
+def _wire_of(path: str) -> str:
+    """Return the wire of the clients that use a path."""
+    return _PATHS.get(path) or next((wire for start, wire in _FAMILIES if path.startswith(start)), "openai_chat")
+
+
+def _codec_of(path: str) -> Codec:
+    return wires.get(_wire_of(path))
 
 
 async def _run_lifespan(receive: Receive, send: Send) -> None:
@@ -131,98 +252,3 @@ async def _run_lifespan(receive: Receive, send: Send) -> None:
         else:
             await send({"type": "lifespan.shutdown.complete"})
             return
-
-
-class _Answer:
-    """The answer to one request."""
-
-    def __init__(self, call: HttpCall, codec: Codec, request: Request, exchange: Exchange, settings: Settings) -> None:
-        self._call = call
-        self._codec = codec
-        self._request = request
-        self._exchange = exchange
-        self._settings = settings
-        self._headers = {EXCHANGE: exchange.report.id}
-        self._id = _make_id(codec.name)
-
-    @property
-    def _options(self) -> dict[str, Any]:
-        """The arguments of a writer that only one wire has."""
-        if self._codec.name == "openai_responses":
-            return {"tools": self._request.tools}
-        return {}
-
-    async def _fail(self, failure: Failure) -> None:
-        await _answer_failure(self._call, self._codec, failure, self._headers)
-
-
-class WholeAnswer(_Answer):
-    """A reply in one piece."""
-
-    async def run(self) -> None:
-        reply = await self._exchange.ask()
-        if reply.failure is not None:
-            await self._fail(reply.failure)
-            return
-        reply = replace(reply, model=self._request.model, id=reply.id or self._id)
-        body = self._codec.encode_reply(reply, created=int(time.time()), **self._options)
-        await self._call.answer_json(200, body, self._headers)
-
-
-class StreamAnswer(_Answer):
-    """A reply as a stream. It begins with the first event, or with the first sign of life."""
-
-    async def run(self) -> None:
-        options = self._options
-        if self._codec.name == "openai_chat":
-            own = self._request.options.get("openai_chat") or {}
-            asked = own.get("stream_options", {"include_usage": True})
-            options["include_usage"] = bool(isinstance(asked, dict) and asked.get("include_usage"))
-        self._writer = self._codec.event_stream(
-            model=self._request.model, id=self._id, created=int(time.time()), **options
-        )
-        self._alive = KeepAlive(self._settings.keep_alive, self._beat)
-        stream = self._exchange.stream()
-        try:
-            async for batch in stream:
-                if not self._call.has_begun:
-                    failure = _find_failure(batch)
-                    if failure is not None:
-                        await self._fail(failure)
-                        return
-                    await self._begin()
-                await self._send(batch)
-            last = b"".join(self._writer.close())
-            await self._call.send(last, more=False)
-        finally:
-            await self._alive.close()
-            await stream.aclose()  # type: ignore[attr-defined]
-
-    async def _begin(self) -> None:
-        kind = ROWS[self._codec.name].stream_type
-        head = {"content-type": kind, "cache-control": "no-cache", "x-accel-buffering": "no", **self._headers}
-        await self._call.begin(200, head)
-        await self._send([ReplyStarted(self._request.model, self._id)])
-
-    async def _send(self, batch: list[Event]) -> None:
-        data = b"".join([frame for event in batch for frame in self._writer.feed(event)])
-        if data:
-            self._alive.sent()
-            await self._call.send(data)
-
-    async def _beat(self) -> None:
-        if not self._call.has_begun:
-            await self._begin()
-        await self._call.send(self._codec.keep_alive())
-
-
-def _find_failure(batch: list[Event]) -> Failure | None:
-    """Return the failure of a reply that has no content before it."""
-    return batch[0].failure if batch and isinstance(batch[0], ReplyFailed) else None
-
-
-_IDS = {"openai_chat": "chatcmpl-", "openai_responses": "resp_", "anthropic": "msg_"}
-
-
-def _make_id(wire: str) -> str:
-    return _IDS.get(wire, "") + secrets.token_hex(12)

@@ -375,7 +375,7 @@ class Codec(ABC):
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
         """Return a stage from events to the bytes of a streamed reply; `model` and `id` are defaults for the events."""
 
-    def keep_alive(self) -> bytes:
+    def keep_alive(self, model: str = "", created: int = 0) -> bytes:
         """Return a frame without content, for a stream that is silent for some time."""
         return b": keep-alive\n\n"
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from ipaddress import ip_address
 from math import inf
+from typing import cast
 
 from dragoman.client.http.addresses import Address, Proxy
 from dragoman.client.http.parser import END, Decoder, Head, Limits, ResponseParser, decoder_for
@@ -295,7 +296,8 @@ class Connection(asyncio.Protocol):
     # ---- the ends of a connection ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
+        # Other event loops have transports of their own, with the same methods.
+        self.transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True

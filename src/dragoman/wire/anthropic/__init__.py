@@ -99,6 +99,9 @@ class Anthropic(Codec):
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
         return server.EventWriter(model, id)
 
+    def keep_alive(self, model: str = "", created: int = 0) -> bytes:
+        return b'event: ping\ndata: {"type": "ping"}\n\n'
+
     # ---- verbs --------------------------------------------------------------------------------------------------
 
     def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:

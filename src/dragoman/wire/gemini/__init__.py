@@ -95,6 +95,10 @@ class Gemini(Codec):
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
         return server.ChunkWriter(model, id)
 
+    def keep_alive(self, model: str = "", created: int = 0) -> bytes:
+        # The vendor's client for JavaScript cannot read comments in a stream.
+        return b'data: {"candidates": []}\r\n\r\n'
+
     # ---- verbs --------------------------------------------------------------------------------------------------
 
     def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:

@@ -61,6 +61,10 @@ class Ollama(Codec):
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
         return server.LineWriter(model, created)
 
+    def keep_alive(self, model: str = "", created: int = 0) -> bytes:
+        # Lines have no comments, so this is a reply that goes on without text.
+        return server.LineWriter(model, created).write_empty()
+
     # ---- verbs --------------------------------------------------------------------------------------------------
 
     def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:

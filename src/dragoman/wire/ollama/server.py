@@ -204,6 +204,10 @@ class LineWriter(StreamWriter[JsonObject]):
             return [self._line({"content": "", "tool_calls": [_number(event.call, self._calls - 1)]})]
         return []
 
+    def write_empty(self) -> bytes:
+        """Return a line without content."""
+        return self._encode(self._line({"content": ""}))
+
     def _end(self, event: ReplyEnded) -> list[JsonObject]:
         self._closed = True
         return [self._line({"content": ""}, write_end(event.stop, self._usage))]

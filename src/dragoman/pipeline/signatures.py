@@ -1,8 +1,8 @@
 """Reasoning that crosses from one wire to another.
 
 A client of Anthropic's wire sends reasoning back only with a signature, and a foreign model has none. It gets a
-signature of ours, which also carries the data that only the wire of the endpoint understands (encrypted reasoning). When
-the client sends the reasoning back, the signature is removed and the data is restored.
+signature of ours, which also carries the data that only the wire of the endpoint understands (encrypted reasoning).
+When the client sends the reasoning back, the signature is removed and the data is restored.
 """
 
 from __future__ import annotations

@@ -1,0 +1,77 @@
+"""The reports of the last exchanges, and the counters for `/metrics`."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+
+from dragoman.pipeline import Report
+
+_HELP = {
+    "dragoman_exchanges_total": "Exchanges by wire of the client and by end.",
+    "dragoman_calls_total": "Tool calls that were passed on, by channel.",
+    "dragoman_repaired_total": "Exchanges whose calls were found in text or repaired.",
+    "dragoman_held_calls_total": "Text that was not passed on as a call, by reason.",
+    "dragoman_repair_turns_total": "Requests that were repeated because of a suspect or an unreadable call.",
+    "dragoman_tokens_total": "Tokens that the endpoints reported, by kind.",
+    "dragoman_seconds_total": "Seconds from request to end of reply, summed.",
+}
+_Key = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class Records:
+    """Keeps the last reports, and counts all of them."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self._most = most
+        self._reports: OrderedDict[str, Report] = OrderedDict()
+        self._counts: Counter[_Key] = Counter()
+        self.running = 0
+
+    def open(self, report: Report) -> None:
+        """Keep the report of an exchange that begins."""
+        self._reports[report.id] = report
+        self.running += 1
+        while len(self._reports) > self._most:
+            self._reports.popitem(last=False)
+
+    def close(self, report: Report) -> None:
+        """Count an exchange that has ended."""
+        self.running -= 1
+        end = "failed" if report.failure else report.stop or "cancelled"
+        self._add("dragoman_exchanges_total", 1, wire=report.wire, end=end)
+        self._add("dragoman_seconds_total", report.seconds, wire=report.wire)
+        for call in report.calls:
+            self._add("dragoman_calls_total", 1, channel=call.channel)
+        for reason, held in (("refused", report.refused), ("invalid", report.invalid), ("suspect", report.suspects)):
+            if held:
+                self._add("dragoman_held_calls_total", len(held), reason=reason)
+        if report.is_repaired:
+            self._add("dragoman_repaired_total", 1)
+        if report.repair_turn:
+            self._add("dragoman_repair_turns_total", 1)
+        for kind in ("input", "output", "cached"):
+            self._add("dragoman_tokens_total", getattr(report.usage, f"{kind}_tokens"), kind=kind)
+
+    def _add(self, name: str, amount: float, **labels: str) -> None:
+        # Counter counts integers by its type, and any number in fact.
+        self._counts[name, tuple(labels.items())] += amount  # type: ignore[assignment]
+
+    def find(self, id: str) -> Report | None:
+        """Return a report that is still kept."""
+        return self._reports.get(id)
+
+    def list(self) -> list[Report]:
+        """Return the kept reports, the newest first."""
+        return list(reversed(self._reports.values()))
+
+    def write_metrics(self) -> str:
+        """Return the counters in the text format of Prometheus."""
+        lines = ["# HELP dragoman_running Exchanges at this moment.", "# TYPE dragoman_running gauge"]
+        lines.append(f"dragoman_running {self.running}")
+        for name, said in _HELP.items():
+            lines += [f"# HELP {name} {said}", f"# TYPE {name} counter"]
+            for (counted, labels), amount in sorted(self._counts.items()):
+                if counted == name:
+                    shown = ",".join(f'{key}="{value}"' for key, value in labels)
+                    lines.append(f"{name}{{{shown}}} {amount:g}" if shown else f"{name} {amount:g}")
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,156 @@
+"""The settings of a gateway: a TOML file with endpoints, routes and aliases, read and checked."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from dragoman.errors import ConfigError, nearest
+from dragoman.types import ToolModeName, TrustName
+
+RouteProfile = TrustName | Literal["passthrough"]
+"""How far calls in text are trusted; `passthrough` leaves the bytes as they are."""
+SLOTS = ("background", "thinking", "long_context", "images")
+"""The slots of a route: endpoints for requests of one kind."""
+
+
+class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[gateway]`."""
+
+    host: str = "127.0.0.1"
+    port: int = 4000
+    keep_alive: float = 10.0
+    """Seconds of silence after which a stream gets a frame without content."""
+    most_of_a_request: int = 64 * 1024 * 1024
+    """The largest body of a request, in bytes."""
+    kept_reports: int = 1000
+    """How many reports are kept in memory."""
+    cool_down: float = 30.0
+    """Seconds for which an endpoint is avoided after a failure."""
+
+
+class EndpointSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table `[endpoints.NAME]`: a model of a known provider, or a model at a URL."""
+
+    model: str = ""
+    """`provider:model`; with `url`, only the name of the model. Empty: the model that the client names."""
+    url: str = ""
+    wire: str = ""
+    key: str = ""
+    key_env: str = ""
+    """The environment variable with the key."""
+    headers: dict[str, str] = {}
+    context_window: int | None = None
+    """The tokens that fit, if the endpoint does not say so."""
+    tool_mode: ToolModeName = "auto"
+    forward_login: bool = False
+    """Send the client's own key to the endpoint."""
+
+
+class RouteSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table `[[routes]]`: which endpoints answer for which model names."""
+
+    to: str | list[str] = ""
+    """Endpoints: names of `[endpoints]`, or `provider:model`. Several of them share the load."""
+    match: str | list[str] = "*"
+    """Patterns of model names; `*` stands for any text."""
+    fallback: str | list[str] = []
+    profile: RouteProfile = "compat"
+    repair_turns: int = 1
+    background: str | list[str] = []
+    thinking: str | list[str] = []
+    long_context: str | list[str] = []
+    long_context_tokens: int = 60_000
+    images: str | list[str] = []
+
+
+class GatewaySettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    gateway: ServerSettings = ServerSettings()
+    endpoints: dict[str, EndpointSettings] = {}
+    routes: list[RouteSettings] = field(default_factory=list)
+    aliases: dict[str, str] = {}
+    """Other names of models: what the client says, and what is meant."""
+
+
+def read_settings(path: Path) -> GatewaySettings:
+    """Read a settings file. Raises a ConfigError that names the file, the place and what is expected there."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="name the file with --config") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8", hint="save it as UTF-8") from None
+    return parse_settings(text, str(path))
+
+
+def parse_settings(text: str, shown: str = "the settings") -> GatewaySettings:
+    """Read the text of a settings file."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{shown}: {error}", hint="the file has to be TOML") from None
+    try:
+        settings = msgspec.convert(tables, GatewaySettings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{shown}: {error}", hint=_find_hint(tables)) from None
+    _check(settings, shown)
+    return settings
+
+
+def _find_hint(tables: Mapping[str, Any]) -> str:
+    """Return the known name that is nearest to an unknown one."""
+    rows = [
+        ("gateway", tables.get("gateway"), ServerSettings),
+        *(("routes", row, RouteSettings) for row in _rows(tables.get("routes"))),
+        *(("endpoints", row, EndpointSettings) for row in _rows(tables.get("endpoints"))),
+        ("the file", tables, GatewaySettings),
+    ]
+    for where, row, kind in rows:
+        known = kind.__struct_fields__
+        for name in row if isinstance(row, Mapping) else ():
+            if name not in known:
+                guess = nearest(str(name), known)
+                return f"did you mean {guess!r}?" if guess else f"the names in {where} are {', '.join(known)}"
+    return "see docs/guides/gateway.md"
+
+
+def _rows(value: object) -> Iterable[object]:
+    return value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+
+
+def _check(settings: GatewaySettings, shown: str) -> None:
+    if not settings.routes:
+        raise ConfigError(f"{shown} has no route", hint='add [[routes]] with to = "provider:model"')
+    for number, route in enumerate(settings.routes, 1):
+        if not as_list(route.to):
+            raise ConfigError(f"{shown}: route {number} leads nowhere", hint='add to = "provider:model"')
+        for name in named_endpoints(route):
+            _check_name(name, settings, f"{shown}: route {number}")
+    if not 0 <= settings.gateway.port <= 65535:
+        raise ConfigError(f"{shown}: {settings.gateway.port} is not a port", hint="choose one up to 65535")
+
+
+def _check_name(name: str, settings: GatewaySettings, where: str) -> None:
+    if name in settings.endpoints or ":" in name or "/" in name or name == "local":
+        return
+    guess = nearest(name, settings.endpoints)
+    meant = f"did you mean {guess!r}?" if guess else "add [endpoints.NAME], or write provider:model"
+    raise ConfigError(f"{where} names the endpoint {name!r}, which does not exist", hint=meant)
+
+
+def as_list(value: str | list[str]) -> list[str]:
+    """Return one name or several as a list."""
+    return [value] if isinstance(value, str) and value else [] if isinstance(value, str) else list(value)
+
+
+def named_endpoints(route: RouteSettings) -> list[str]:
+    """Return the names of all endpoints of a route, each once."""
+    slots = [name for slot in SLOTS for name in as_list(getattr(route, slot))]
+    return list(dict.fromkeys([*as_list(route.to), *slots, *as_list(route.fallback)]))
