@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         alist_models as alist_models,
         list_models as list_models,
     )
+    from dragoman.client.rate_limit import RateLimiter as RateLimiter
     from dragoman.client.retry import (
         Breakers as Breakers,
         ClientEvent as ClientEvent,
@@ -45,6 +46,7 @@ else:
             "dragoman.client.http": "HttpTransport Limits",
             "dragoman.client.keys": "Secret",
             "dragoman.client.models": "ListedModel alist_models list_models",
+            "dragoman.client.rate_limit": "RateLimiter",
             "dragoman.client.retry": "Breakers ClientEvent ModelReplaced RequestPrepared RequestRetried Retries",
             "dragoman.client.transport": "HttpRequest HttpResponse Timeouts Transport TransportFault",
         },
