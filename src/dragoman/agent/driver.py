@@ -82,6 +82,7 @@ class ClientPool:
                 key=key,
                 timeouts=given.timeouts,
                 retries=given.retries,
+                limiter=given.limiter,
                 environment=given.environment,
             )
             self._clients[where] = client

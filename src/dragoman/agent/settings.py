@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from dragoman.agent.audit import AuditSink
 from dragoman.agent.watch import WatchSettings
+from dragoman.client.rate_limit import RateLimiter
 from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts, Transport
 from dragoman.errors import ConfigError
@@ -28,6 +29,8 @@ class Connection(Struct, frozen=True, kw_only=True):
     """The transport of requests; None uses dragoman's own HTTP client."""
     timeouts: Timeouts | None = None
     retries: Retries | None = None
+    limiter: RateLimiter | None = None
+    """Requests and tokens per minute, and requests at the same time, of all runs together."""
     environment: Mapping[str, str] | None = None
     """Where keys are looked up; None uses the environment of the process."""
     registry: Registry | None = None

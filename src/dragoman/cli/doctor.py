@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -18,27 +18,21 @@ from dragoman.characters import quote_value
 from dragoman.cli.options import with_options
 from dragoman.cli.screen import FATAL, SIGNAL_BASE, Screen, Spinner, count, print_line, print_warnings, write_json
 from dragoman.cli.signals import InterruptHandler
-from dragoman.client.auth import choose_auth
 from dragoman.client.client import open_transport
-from dragoman.client.keys import find_key
-from dragoman.client.transport import HttpRequest, Timeouts, Transport, TransportFault
+from dragoman.client.detection import adetect
+from dragoman.client.models import ListedModel, alist_models, choose_model
+from dragoman.client.transport import Transport
 from dragoman.config import keys_by_variable, load
 from dragoman.config.state import FileFacts, learned_file
 from dragoman.doctor import (
     Finding,
     Prober,
     ProbeStarted,
-    RecognizedServer,
     Report,
     admit,
-    choose_model,
     count_requests,
     examine,
-    fetch,
-    read_models,
-    recognise,
 )
-from dragoman.doctor.metadata import lookups_for
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.providers import Endpoint
 from dragoman.sandbox.detection import Attempt, ProbeReport
@@ -219,47 +213,41 @@ class DoctorRun:
 
     async def _find_by_url(self, url: str) -> Endpoint:
         self._spinner.show(f"detecting the server at {url}")
-        unknown = self.registry.resolve("custom", self.options.model, base_url=url)
-        found = await recognise(url, partial(self._fetch_json, unknown), self.options.model)
-        model = self.options.model or self._choose_model(found)
-        wire = self.options.wire or found.wire
-        return self.registry.resolve(found.provider, model, base_url=found.base_url, wire=wire)
+        options = self.options
+        transport = self._open_transport(self.registry.resolve("custom", "", base_url=url))
+        try:
+            found = await adetect(
+                url,
+                key=self._key,
+                transport=transport,
+                environment=self._environment,
+                registry=self.registry,
+                assume=(options.wire or "openai_chat") if options.model else "",
+            )
+        finally:
+            await transport.close()
+        model = options.model or self._choose_model(found.models, found.base_url)
+        wire = options.wire or found.wire
+        return self.registry.resolve(found.provider, model, base_url=found.urls.get(wire, found.base_url), wire=wire)
 
-    def _choose_model(self, found: RecognizedServer) -> str:
-        model = choose_model(list(found.models))
+    def _choose_model(self, listed: Sequence[ListedModel], where: str) -> str:
+        model = choose_model(listed)
         if not model:
-            raise ConfigError(f"{found.base_url} lists no model", hint="load one, or name it with --model NAME")
-        if len(found.models) > 1:
+            raise ConfigError(f"{where} lists no model", hint="load one, or name it with --model NAME")
+        if len(listed) > 1:
             print_line(
-                f"the server has {len(found.models)} models; using {quote_value(model)} (--model NAME chooses another)",
+                f"the server has {len(listed)} models; using {quote_value(model)} (--model NAME chooses another)",
                 error=True,
             )
         return model
 
     async def _first_model(self, endpoint: Endpoint) -> str:
-        for lookup in lookups_for(endpoint, endpoint.base_url):
-            if lookup.kind == "models":
-                listed = read_models(await self._fetch_json(endpoint, lookup.url)) or []
-                return self._choose_model(
-                    RecognizedServer(endpoint.provider.name, endpoint.base_url, models=tuple(listed))
-                )
-        raise ConfigError(f"{endpoint.provider.name} lists no models", hint="name one: dragoman doctor PROVIDER:MODEL")
-
-    async def _fetch_json(self, endpoint: Endpoint, url: str) -> Any:
         transport = self._open_transport(endpoint)
         try:
-            key = find_key(endpoint, self._key, None, self._environment)
-            auth = choose_auth(endpoint, key, self._environment)
-            signed = await auth.sign(HttpRequest("GET", url, {"Accept": "application/json"}))
-            return await fetch(transport, signed, Timeouts(connect=5.0, first_byte=15.0, idle=15.0))
-        except TransportFault as fault:
-            if fault.kind == "unreachable":
-                raise ConfigError(
-                    f"no server answers at {url}: {fault.message}", hint="start the server, or check the address"
-                ) from None
-            return None
+            listed = await alist_models(endpoint, key=self._key, transport=transport, environment=self._environment)
         finally:
             await transport.close()
+        return self._choose_model(listed, endpoint.provider.name)
 
     # ---- printing ----------------------------------------------------------------------------------------------------
 

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dragoman.client.api import aask as aask, ask as ask, astream as astream, stream as stream
     from dragoman.client.client import Client as Client, FallbackClient as FallbackClient
+    from dragoman.client.detection import DetectedServer as DetectedServer, adetect as adetect, detect as detect
     from dragoman.client.http import HttpTransport as HttpTransport, Limits as Limits
     from dragoman.client.keys import Secret as Secret
+    from dragoman.client.models import (
+        ListedModel as ListedModel,
+        alist_models as alist_models,
+        list_models as list_models,
+    )
+    from dragoman.client.rate_limit import RateLimiter as RateLimiter
     from dragoman.client.retry import (
         Breakers as Breakers,
         ClientEvent as ClientEvent,
@@ -35,8 +42,11 @@ else:
         {
             "dragoman.client.api": "aask ask astream stream",
             "dragoman.client.client": "Client FallbackClient",
+            "dragoman.client.detection": "DetectedServer adetect detect",
             "dragoman.client.http": "HttpTransport Limits",
             "dragoman.client.keys": "Secret",
+            "dragoman.client.models": "ListedModel alist_models list_models",
+            "dragoman.client.rate_limit": "RateLimiter",
             "dragoman.client.retry": "Breakers ClientEvent ModelReplaced RequestPrepared RequestRetried Retries",
             "dragoman.client.transport": "HttpRequest HttpResponse Timeouts Transport TransportFault",
         },

@@ -19,6 +19,7 @@ from dragoman import __version__, providers
 from dragoman.client.auth import Auth, choose_auth
 from dragoman.client.exchange import Attempt, Debugger, Exchange, Plan, Writer, choose_writer
 from dragoman.client.keys import Secret, find_key, url_variables
+from dragoman.client.rate_limit import RateLimiter
 from dragoman.client.retry import (
     NOTICES,
     Breakers,
@@ -179,13 +180,16 @@ class Client(_Asker):
         headers: Mapping[str, str] | None = None,
         debug: bool | str | Path | Writer | None = None,
         breakers: Breakers | None = None,
-        auth: Auth | None = None,
+        limiter: RateLimiter | None = None,
         clock: Callable[[], float] = time.monotonic,
         calendar: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = random.random,
     ) -> None:
-        """`key` overrides `keys` (by variable name, from a configuration), which override the environment."""
+        """`key` overrides `keys` (by variable name, from a configuration), which override the environment.
+
+        Clients that share a `limiter` share its limits.
+        """
         self._environment = os.environ if environment is None else environment
         self.endpoint = providers.resolve(endpoint) if isinstance(endpoint, str) else endpoint
         self.codec = codec_for(self.endpoint)
@@ -196,7 +200,8 @@ class Client(_Asker):
         self._key, self._keys = key, keys
         self._headers = {str(name): str(value) for name, value in (headers or {}).items()}
         self._breakers = breakers or Breakers()
-        self._auth = auth
+        self._auth: Auth | None = None
+        self._limiter = limiter
         self._scrubbers = RequestRedactors()
         writer = choose_writer(debug, self._environment)
         self._debugger = Debugger(writer) if writer is not None else None
@@ -308,7 +313,9 @@ class Client(_Asker):
         assert self._auth is not None and self._transport is not None
         exchange = Exchange(self._transport, self.timeouts, self._clock, deadline, self._debugger)
         breaker = self._breakers.of(plan.origin)
-        return Attempt(plan, exchange, self._auth, breaker, self._scrubbers, self.codec, self._clock, self._calendar)
+        attempt = Attempt(plan, exchange, self._auth, breaker, self._scrubbers, self.codec, self._clock, self._calendar)
+        attempt.limiter = self._limiter
+        return attempt
 
     def _decide(self, failure: Failure, attempt: int, deadline: float | None) -> Decision:
         now, draw = self._clock(), self._random()

@@ -12,9 +12,10 @@ from msgspec import Struct, structs
 
 from dragoman.characters import escape_text
 from dragoman.client.auth import Auth
+from dragoman.client.rate_limit import RateLimiter, Slot
 from dragoman.client.retry import Breaker, counts, read_delay
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
-from dragoman.events import Event, ReplyEnded, ReplyFailed
+from dragoman.events import Event, ReplyEnded, ReplyFailed, UsageReported
 from dragoman.secrets.exchanges import RequestRedactor, RequestRedactors
 from dragoman.types import Failure
 from dragoman.wire.codec import Codec, Prepared, ReplyStream
@@ -388,6 +389,11 @@ class Exchange(Struct, eq=False):
 # One attempt: it signs and sends the request once, decodes the answer, and reports the outcome to the circuit breaker.
 
 
+_BYTES_PER_TOKEN = 4
+"""The estimate for a rate limiter, until the endpoint reports the tokens."""
+_LONGEST_PAUSE = 60.0
+
+
 class Plan(Struct):
     """One request, ready to be sent any number of times."""
 
@@ -412,6 +418,8 @@ class Attempt(Struct, eq=False):
     codec: Codec
     clock: Callable[[], float]
     calendar: Callable[[], float]
+    limiter: RateLimiter | None = None
+    _slot: Slot | None = None
     _reader: AnswerReader | None = None
     _failure: Failure | None = None
     _began: bool = False
@@ -433,6 +441,8 @@ class Attempt(Struct, eq=False):
         if events is None:
             self._ended = True
             return None
+        if self._slot is not None:
+            self._count_tokens(self._slot, events)
         # An end event always follows a failure event.
         if len(events) > 1:
             events = [self._look(event) if type(event) is ReplyFailed else event for event in events]
@@ -448,10 +458,21 @@ class Attempt(Struct, eq=False):
             else:
                 self.breaker.succeeded()
             self._counted = False
+        if self._slot is not None:
+            if self.limiter is not None and self._failure is not None and self._failure.kind == "rate_limited":
+                # The other requests of this limiter would be rejected as well.
+                self.limiter.hold(min(self._failure.retry_after or 0.0, _LONGEST_PAUSE))
+            self._slot.release()
         await self.exchange.close()
 
     async def _begin(self) -> Failure | None:
         """Send the request. Returns the failure if no answer arrived."""
+        if self.limiter is not None:
+            self._slot = self.limiter.slot(len(self.plan.request.body) // _BYTES_PER_TOKEN)
+            try:
+                await self.exchange.within(self._slot.acquire())
+            except TransportFault as fault:
+                return from_fault(fault)
         wait = self.breaker.allow(self.clock())
         if wait:
             message = f"{self.plan.origin} failed repeatedly; no requests are sent to it for {wait:.0f} s"
@@ -475,6 +496,11 @@ class Attempt(Struct, eq=False):
             self.calendar(),
         )
         return None
+
+    def _count_tokens(self, slot: Slot, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, UsageReported):
+                slot.report(event.usage.input_tokens + event.usage.output_tokens)
 
     def _look(self, event: ReplyFailed) -> ReplyFailed:
         """Store the failure. For a rejected key, add the name of its variable, never its value."""

@@ -6,8 +6,7 @@ question to the endpoint once. `examine` runs all probes and ends with a `Report
 
 from __future__ import annotations
 
-from dragoman.doctor.examination import PROBES, Prober, ProbeStarted, Step, count_requests, examine, fetch, probes_for
-from dragoman.doctor.metadata import RecognizedServer, choose_model, read_models, recognise
+from dragoman.doctor.examination import PROBES, Prober, ProbeStarted, Step, count_requests, examine, probes_for
 from dragoman.doctor.probe import Finding, Observation, Probe, Question, Report, Subject, Verdict, admit
 
 __all__ = [
@@ -18,17 +17,12 @@ __all__ = [
     "ProbeStarted",
     "Prober",
     "Question",
-    "RecognizedServer",
     "Report",
     "Step",
     "Subject",
     "Verdict",
     "admit",
-    "choose_model",
     "count_requests",
     "examine",
-    "fetch",
     "probes_for",
-    "read_models",
-    "recognise",
 ]

@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Struct, structs
 
 from dragoman.agent.result import add_usage
-from dragoman.client.auth import choose_auth
-from dragoman.client.client import Client, base_of, open_transport
-from dragoman.client.keys import Secret, find_key
+from dragoman.client.client import Client, open_transport
+from dragoman.client.keys import Secret
+from dragoman.client.models import MetadataClient, lookups_for
 from dragoman.client.retry import NOTICES, Breakers, RequestPrepared, Retries
-from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
-from dragoman.doctor.metadata import judge_context, judge_models, lookups_for
+from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport
+from dragoman.doctor.metadata import judge_context, judge_models
 from dragoman.doctor.probe import Finding, Observation, Probe, Question, Report, Subject
 from dragoman.doctor.probes import basics, calls, streams
 from dragoman.doctor.probes.calls import KINDS, NATIVE
@@ -92,7 +92,6 @@ class Prober:
         seconds: float = 120.0,
     ) -> None:
         self.endpoint = endpoint
-        self._environment = environment
         carrier = open_transport(endpoint) if transport is None else transport
         self._owned = carrier if transport is None else None
         self._tap = RecordingTap(carrier)
@@ -107,20 +106,18 @@ class Prober:
             retries=Retries(attempts=1),
             breakers=Breakers(failures=_NEVER),
         )
-        self._auth = choose_auth(endpoint, find_key(endpoint, key, None, environment), environment)
+        self.metadata = MetadataClient(
+            endpoint, transport=self._tap, key=key, environment=environment, timeouts=self._timeouts
+        )
         self._tokens = tokens
         self._seconds = seconds
         self._seen: dict[str, Observation] = {}
         self.usage = Usage()
 
     @property
-    def base_url(self) -> str:
-        return base_of(self.endpoint, self._environment)
-
-    @property
     def scrubber(self) -> RequestRedactor:
         """Removes the key from shown text: an endpoint may repeat it in its answer."""
-        return RequestRedactor(self._auth.secrets)
+        return RequestRedactor(self.metadata.auth.secrets)
 
     @property
     def requests(self) -> int:
@@ -173,36 +170,6 @@ class Prober:
         options = {"temperature": 0, "max_tokens": self._tokens, **question.options}
         boundaries = [secrets.token_hex(8) for _ in range(_BOUNDARIES)] if question.mode == "text" else []
         return compose(question.messages, chosen_mode, options, boundaries=boundaries)
-
-    # ---- requests that cost no tokens --------------------------------------------------------------------------------
-
-    async def look_up(self, url: str, body: JsonObject | None = None) -> Any:
-        """Return the JSON at a URL of the endpoint, or None."""
-        data = b"" if body is None else msgspec.json.encode(body)
-        headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body is not None else {})
-        try:
-            signed = await self._auth.sign(HttpRequest("GET" if body is None else "POST", url, headers, data))
-            return await fetch(self._tap, signed, self._timeouts)
-        except TransportFault:
-            return None
-
-
-async def fetch(transport: Transport, request: HttpRequest, timeouts: Timeouts) -> Any:
-    """Return the JSON of an answer; None if it is an error, too long, or not JSON. Raises TransportFault."""
-    response = await transport.send(request, timeouts)
-    try:
-        if response.status != 200:
-            return None
-        data = bytearray()
-        async for piece in response.pieces():
-            data += piece
-            if len(data) > 4 * MOST_KEPT:
-                return None
-        return msgspec.json.decode(bytes(data))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
-    finally:
-        await response.close()
 
 
 def read_frames(codec: Codec, data: bytes) -> tuple[JsonObject, ...]:
@@ -365,8 +332,8 @@ async def examine(subject: Subject, prober: Prober, prices: Prices | None = None
 
 async def _look_up(subject: Subject, prober: Prober) -> list[Finding]:
     answers: dict[str, Any] = {}
-    for lookup in lookups_for(subject.endpoint, prober.base_url):
-        answers[lookup.kind] = await prober.look_up(lookup.url, lookup.body)
+    for lookup in lookups_for(subject.endpoint, prober.metadata.base_url):
+        answers[lookup.kind] = await prober.metadata.look_up(lookup.url, lookup.body)
     return [judge_models(subject.row, answers), judge_context(subject.row, answers)]
 
 
@@ -395,7 +362,7 @@ def _report(subject: Subject, prober: Prober, findings: list[Finding], prices: P
     cost = prices.cost(endpoint, endpoint.model, prober.usage) if prices is not None else None
     return Report(
         f"{endpoint.provider.name}:{endpoint.model}",
-        prober.scrubber.address(prober.base_url),
+        prober.scrubber.address(prober.metadata.base_url),
         endpoint.wire,
         tuple(findings),
         prober.requests,
