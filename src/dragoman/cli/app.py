@@ -34,6 +34,8 @@ Examples:
   dragoman run "What is the weather in Paris?" -m ollama:qwen3 --tools weather.py
   dragoman chat -m ollama:qwen3          start a conversation
   dragoman doctor ollama:qwen3           test what works at an endpoint
+  dragoman serve --to http://localhost:11434     a gateway for agent programs
+  dragoman launch --to http://localhost:11434 claude
 """
 
 
@@ -56,9 +58,11 @@ COMMANDS = (
     CommandRow("demo", "dragoman.cli.demo", "Run a demonstration with a real model."),
     CommandRow("doctor", "dragoman.cli.doctor", "Test what an endpoint supports."),
     CommandRow("formats", "dragoman.cli.formats", "List the formats, or show one."),
+    CommandRow("launch", "dragoman.cli.launch", "Start an agent program with a gateway."),
     CommandRow("parse", "dragoman.cli.parse", "Show the calls in a model's text."),
     CommandRow("providers", "dragoman.cli.providers", "List the providers, or show one."),
     CommandRow("run", "dragoman.cli.run", "Run a task with a model and tools."),
+    CommandRow("serve", "dragoman.cli.serve", "Serve a gateway with working tool calls."),
     CommandRow("approvals", "dragoman.cli.approvals", "List and answer pending approvals."),
     CommandRow("audit", "dragoman.cli.audit", "Verify and show the audit log."),
     CommandRow("config", "dragoman.cli.config", "Show the settings, or write a settings file."),

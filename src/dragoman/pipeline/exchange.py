@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -22,14 +22,28 @@ from dragoman.events import CallEnded, Event, ReplyEnded, ReplyFailed, ReplyStar
 from dragoman.extraction import Extraction
 from dragoman.extraction.responses import ConversationContext
 from dragoman.extraction.tool_mode import ComposedRequest, ToolMode, choose_tool_mode, compose, is_written_as_text
-from dragoman.pipeline.signatures import SIGNED, ReasoningSigner, restore_reasoning
 from dragoman.pipeline.report import Report, add_usage
+from dragoman.pipeline.signatures import SIGNED, ReasoningSigner, restore_reasoning
 from dragoman.pipeline.translator import ReplyTranslator, Verdict
 from dragoman.providers import Endpoint, Fact, learn_from_error
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
-from dragoman.types import FAILURE_CAUSES, Failure, Message, Reply, Request, ToolModeName, TrustName, Usage
+from dragoman.types import (
+    FAILURE_CAUSES,
+    Failure,
+    Message,
+    Part,
+    Reply,
+    Request,
+    Text,
+    Thinking,
+    ToolModeName,
+    ToolResult,
+    TrustName,
+    Usage,
+)
 
+_MOST_CHARACTERS_PER_TOKEN = 6
 _BOUNDARIES = 512
 """The most turns with results in one conversation in text."""
 
@@ -51,8 +65,6 @@ class Backend(Struct, frozen=True):
     tool_mode: ToolModeName = "auto"
     trust: TrustName = "compat"
     repair_turns: int = 1
-    context_window: int | None = None
-    """The tokens that fit, if it is known."""
     observer: Observer | None = None
 
 
@@ -106,6 +118,9 @@ class Exchange:
             except DragomanError as error:
                 yield self._fail(Failure("bad_request", str(error), 400))
                 return
+            if (too_long := self._find_overflow(composed)) is not None:
+                yield self._fail(too_long)
+                return
             translator = _open_translator(composed, messages)
             async with aclosing(self._send(composed, translator)) as batches:
                 async for batch in batches:
@@ -152,24 +167,24 @@ class Exchange:
         boundaries: Iterator[str] | tuple[str, ...] = ()
         if is_written_as_text(messages, mode, request.options):
             boundaries = self._make_boundaries(messages)
-        composed = compose(messages, mode, self._options(), boundaries=boundaries)
+        composed = compose(messages, mode, request.options, boundaries=boundaries)
         self._describe(composed.chosen_mode)
         self.report.add_losses(composed.losses)
         return composed
 
-    def _options(self) -> Mapping[str, Any]:
-        """Return the options of the request. Ollama cuts a prompt that is too long without a word, unless it is told
-        the context window."""
-        options, window = self._request.options, self._backend.context_window
-        if window is None or self._backend.client.endpoint.wire != "ollama":
-            return options
-        own = options.get("ollama")
-        own = own if isinstance(own, Mapping) else {}
-        inner = own.get("options")
-        return {
-            **options,
-            "ollama": {**own, "options": {"num_ctx": window, **(inner if isinstance(inner, Mapping) else {})}},
-        }
+    def _find_overflow(self, composed: ComposedRequest) -> Failure | None:
+        """Return the failure if the request cannot fit into a known context window.
+
+        Some servers cut a prompt that is too long without a word. The estimate is the least that it can be, so that no
+        request is refused that fits.
+        """
+        window = composed.chosen_mode.endpoint.quirks.context_window
+        if not window:
+            return None
+        tokens = count_least(composed.request)
+        if tokens <= window:
+            return None
+        return Failure("context_too_long", f"prompt is too long: at least {tokens} tokens > {window} maximum", 400)
 
     def _describe(self, mode: ToolMode) -> None:
         report, endpoint = self.report, mode.endpoint
@@ -236,6 +251,22 @@ class Exchange:
     def _fail(self, failure: Failure) -> list[Event]:
         self.report.fail(failure)
         return [ReplyFailed(failure), ReplyEnded("error")]
+
+
+def count_least(request: Request) -> int:
+    """Return the tokens that a request has at least."""
+    texts = (part for message in request.messages for part in message.parts)
+    size = sum(_measure(part) for part in texts) + sum(len(tool.description) for tool in request.tools)
+    return size // _MOST_CHARACTERS_PER_TOKEN
+
+
+def _measure(part: Part) -> int:
+    if isinstance(part, Text | Thinking):
+        return len(part.text)
+    if isinstance(part, ToolResult):
+        content = part.content
+        return len(content) if isinstance(content, str) else sum(_measure(each) for each in content)
+    return 0
 
 
 def _open_translator(composed: ComposedRequest, messages: list[Message]) -> ReplyTranslator | _Forwarder:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import translate
+from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from dragoman import providers
+from dragoman.client import DetectedServer, adetect
 from dragoman.client.client import Client, shared_transport
+from dragoman.client.models import choose_model, find_model
 from dragoman.client.retry import Breakers
 from dragoman.client.transport import Transport
 from dragoman.errors import ConfigError, UnknownModel
@@ -30,10 +34,11 @@ _MOST_CLIENTS = 64
 class Target:
     """One endpoint of a gateway, with its load and its health. It observes its requests."""
 
-    def __init__(self, name: str, row: EndpointSettings, router: Router) -> None:
+    def __init__(self, name: str, row: EndpointSettings, router: Router, server: DetectedServer | None) -> None:
         self.name = name
         self.settings = row
-        self.endpoint = find_endpoint(row, "", router.facts)
+        self.server = server
+        self.endpoint = find_endpoint(row, "", router.facts, server)
         self.busy = 0
         self.resting_until = 0.0
         self._router = router
@@ -42,17 +47,28 @@ class Target:
     @property
     def takes_any_model(self) -> bool:
         """Whether the client chooses the model."""
-        return not self.endpoint.model
+        return bool(self.settings.url) and not self.settings.model
+
+    def name_model(self, asked: str) -> str:
+        """Return the name of the model at the endpoint, for the name that a client said."""
+        if not self.takes_any_model:
+            return self.endpoint.model
+        listed = self.server.models if self.server is not None else ()
+        if not listed:
+            return asked
+        found = find_model(listed, asked)
+        # An agent program asks for a model of its vendor, and means the one that is here.
+        return found.id if found is not None else choose_model(listed)
 
     def client_for(self, model: str) -> Client:
         """Return the client for a model. The model decides on the profile of an endpoint, so each has its own."""
-        name = model if self.takes_any_model else self.endpoint.model
+        name = self.name_model(model)
         client = self._clients.get(name)
         if client is None:
             if len(self._clients) >= _MOST_CLIENTS:
                 self._clients.clear()
             row = self.settings
-            endpoint = find_endpoint(row, name, self._router.facts)
+            endpoint = find_endpoint(row, name, self._router.facts, self.server)
             client = self._clients[name] = self._router.open_client(endpoint, row)
         return client
 
@@ -110,7 +126,6 @@ class Chosen(Struct, frozen=True):
                 target.settings.tool_mode,
                 trust,
                 settings.repair_turns,
-                target.settings.context_window,
                 target,
             )
             for target in self.targets
@@ -124,11 +139,14 @@ class Router:
         self,
         settings: GatewaySettings,
         *,
+        servers: Mapping[str, DetectedServer] | None = None,
         transport: Transport | None = None,
         facts: Facts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`servers` are those that were detected at the URLs of endpoints, by the name of the endpoint."""
         self.settings = settings
+        self._servers = servers or {}
         self.facts = facts if facts is not None else MemoryFacts()
         self._clock = clock
         self._transport = transport
@@ -144,21 +162,23 @@ class Router:
     def _open_target(self, name: str) -> Target:
         if name not in self.targets:
             row = self.settings.endpoints.get(name) or EndpointSettings(model=name)
-            self.targets[name] = Target(name, row, self)
+            self.targets[name] = Target(name, row, self, self._servers.get(name))
         return self.targets[name]
 
     def open_client(self, endpoint: Endpoint, row: EndpointSettings) -> Client:
         """Return a client for an endpoint. All of them share the connections."""
         own = endpoint.provider.transport
         transport = shared_transport(endpoint) if own or self._transport is None else self._transport
-        return Client(endpoint, transport=transport, key=row.key or None, headers=row.headers, breakers=self._breakers)
+        return Client(
+            endpoint, transport=transport, key=find_row_key(row), headers=row.headers, breakers=self._breakers
+        )
 
     def choose(self, request: Request, size: int = 0) -> Chosen:
         """Return the endpoints for a request. `size` is the size of its body in bytes. Raises UnknownModel."""
         model = self.settings.aliases.get(request.model, request.model)
         route = next((route for route in self.routes if route.matches(model)), None)
         if route is None:
-            raise UnknownModel(model, self.names())
+            raise UnknownModel(model, [each.name for each in self.models()])
         slot = find_slot(route.settings, request, size)
         first = as_list(getattr(route.settings, slot)) if slot else []
         now = self._clock()
@@ -177,26 +197,52 @@ class Router:
 
     def models(self) -> list[ModelEntry]:
         """Return the models that a client can ask for."""
-        windows = {target.endpoint.model: target.settings.context_window for target in self.targets.values()}
-        listed = {name: ModelEntry(name, windows.get(name)) for name in self.names()}
-        return list(listed.values())
+        found: dict[str, ModelEntry] = {}
+        for target in self.targets.values():
+            window = target.endpoint.quirks.context_window or None
+            owner = target.endpoint.provider.name
+            if target.takes_any_model:
+                for listed in target.server.models if target.server is not None else ():
+                    found.setdefault(listed.id, ModelEntry(listed.id, listed.context or window, owner))
+            elif target.endpoint.model:
+                found.setdefault(target.endpoint.model, ModelEntry(target.endpoint.model, window, owner))
+        for name in self._plain_names():
+            found.setdefault(name, ModelEntry(name))
+        return list(found.values())
 
-    def names(self) -> list[str]:
-        """Return the model names that a client can ask for, without patterns."""
-        plain = [name for route in self.routes for name in as_list(route.settings.match) if not set(name) & set("*?[")]
-        own = [target.endpoint.model for target in self.targets.values() if target.endpoint.model]
-        return list(dict.fromkeys([*self.settings.aliases, *plain, *own]))
+    def _plain_names(self) -> list[str]:
+        patterns = [name for route in self.routes for name in as_list(route.settings.match)]
+        return [*self.settings.aliases, *(name for name in patterns if not set(name) & set("*?["))]
 
 
-def find_endpoint(row: EndpointSettings, model: str = "", facts: Facts | None = None) -> Endpoint:
+async def find_servers(settings: GatewaySettings, transport: Transport | None = None) -> dict[str, DetectedServer]:
+    """Return the servers at the URLs of the endpoints whose wire is not given. Raises the errors of `adetect`."""
+    rows = {name: row for name, row in settings.endpoints.items() if row.url and not row.wire}
+    found = await asyncio.gather(
+        *(adetect(row.url, key=find_row_key(row), transport=transport, assume="openai_chat") for row in rows.values())
+    )
+    return dict(zip(rows, found, strict=True))
+
+
+def find_row_key(row: EndpointSettings) -> str | None:
+    """Return the key of an endpoint, if its row has one."""
+    return row.key or (os.environ.get(row.key_env) if row.key_env else None) or None
+
+
+def find_endpoint(
+    row: EndpointSettings, model: str, facts: Facts | None = None, server: DetectedServer | None = None
+) -> Endpoint:
     """Return the endpoint of a row for a model. Raises a ConfigError that says what is missing."""
+    if not row.url and not row.model:
+        raise ConfigError("an endpoint has neither a model nor a URL", hint='set model = "provider:model"')
+    settings: dict[str, Any] = {"facts": facts}
+    if row.context_window is not None:
+        settings["quirks"] = {"context_window": row.context_window}
     if not row.url:
-        if not row.model:
-            raise ConfigError("an endpoint has neither a model nor a URL", hint='set model = "provider:model"')
-        return providers.resolve(row.model, facts=facts)
-    settings = {"wire": row.wire} if row.wire else {}
-    endpoint = providers.resolve("custom", row.model or model, base_url=row.url, facts=facts, **settings)
-    return endpoint if not row.key_env else replace(endpoint, provider=replace(endpoint.provider, key=(row.key_env,)))
+        return providers.resolve(row.model, **settings)
+    if server is not None:
+        return server.endpoint(row.model or model, **settings)
+    return providers.resolve("custom", row.model or model, base_url=row.url, wire=row.wire, **settings)
 
 
 def find_slot(row: RouteSettings, request: Request, size: int) -> str:

@@ -1,0 +1,237 @@
+"""`dragoman serve`: a gateway between agent programs and a model, with working tool calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dragoman.cli.screen import Screen, count, print_line, print_warnings, write_json
+from dragoman.client.keys import find_key
+from dragoman.client.models import choose_model
+from dragoman.config.state import FileFacts, learned_file
+from dragoman.errors import ConfigError, DragomanError
+from dragoman.providers import Facts
+from dragoman.server.gateway import Gateway
+from dragoman.server.process import (
+    GatewayServer,
+    address_of,
+    handle_signals,
+    open_gateway,
+    open_socket,
+    reload_settings,
+)
+from dragoman.server.programs import PLACEHOLDER_KEY, list_clients
+from dragoman.server.settings import (
+    EndpointSettings,
+    GatewaySettings,
+    RouteProfile,
+    RouteSettings,
+    ServerSettings,
+    read_settings,
+)
+
+app = typer.Typer()
+
+_HELP = """Serve a gateway: any client, any endpoint, working tool calls.
+
+A client that speaks OpenAI Chat, OpenAI Responses, Anthropic Messages, Gemini or Ollama sends its requests here. They
+are translated for your endpoint, and the calls in its replies are found, repaired and translated back. The start
+message shows how each agent program is told the address.
+
+\b
+Examples:
+  dragoman serve --to http://localhost:11434     a server on this machine; its kind and models are detected
+  dragoman serve -m local                        the embedded model
+  dragoman serve -m openrouter:qwen/qwen3-coder  a model of a known provider
+  dragoman serve --config gateway.toml           routes, aliases, fallbacks (docs/guides/gateway.md)
+  dragoman serve --config gateway.toml --check   check the file, and show where each model goes
+"""
+
+
+def make_settings(
+    to: list[str], model: str | None, config: Path | None, host: str | None, port: int | None, profile: RouteProfile
+) -> GatewaySettings:
+    """Return the settings of a file, or of the arguments."""
+    if config is not None:
+        if to or model:
+            raise ConfigError("--config and --to or -m exclude each other", hint="put the endpoint into the file")
+        settings = read_settings(config)
+    elif to:
+        rows = {_name_url(url, number): EndpointSettings(model=model or "", url=url) for number, url in enumerate(to)}
+        settings = GatewaySettings(endpoints=rows, routes=[RouteSettings(to=list(rows), profile=profile)])
+    elif model:
+        settings = GatewaySettings(routes=[RouteSettings(to=model, profile=profile)])
+    else:
+        raise ConfigError(
+            "the gateway needs an endpoint", hint="give --to URL, -m PROVIDER:MODEL or --config FILE; see --help"
+        )
+    own = settings.gateway
+    server = ServerSettings(
+        host or own.host,
+        own.port if port is None else port,
+        own.keep_alive,
+        own.most_of_a_request,
+        own.kept_reports,
+        own.cool_down,
+    )
+    return GatewaySettings(server, settings.endpoints, settings.routes, settings.aliases)
+
+
+def _name_url(url: str, number: int) -> str:
+    return "endpoint" if number == 0 else f"endpoint_{number + 1}"
+
+
+@app.command(help=_HELP)
+def serve(
+    to: Annotated[
+        list[str] | None, typer.Option("--to", metavar="URL", help="A server. Several of them share the load.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="MODEL", help="provider:model; with --to, the model there.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="A settings file.")] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", help="The address.", show_default="127.0.0.1")
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", "-p", help="0 chooses a free one.", show_default="4000")] = None,
+    profile: Annotated[
+        str, typer.Option("--profile", metavar="compat|default|strict|passthrough", help="Trust in calls in text.")
+    ] = "compat",
+    check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the start message as one line of JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only errors.")] = False,
+) -> int:
+    settings = make_settings(to or [], model, config, host, port, _read_profile(profile))
+    if check:
+        return asyncio.run(_check(settings, json=json))
+    logging.getLogger("dragoman.server").setLevel(logging.ERROR if quiet else logging.INFO)
+    _install_log()
+    run = asyncio.run
+    try:
+        import uvloop
+
+        run = uvloop.run
+    except ImportError:
+        pass
+    return run(_serve(settings, config, json=json))
+
+
+def _read_profile(text: str) -> RouteProfile:
+    known: tuple[RouteProfile, ...] = ("compat", "default", "strict", "passthrough")
+    for profile in known:
+        if profile == text:
+            return profile
+    raise ConfigError(f"there is no profile {text!r}", hint=f"the profiles are {', '.join(known)}")
+
+
+def _install_log() -> None:
+    """Write the log of the gateway to standard error, one line for each exchange."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    log = logging.getLogger("dragoman.server")
+    log.addHandler(handler)
+    log.propagate = False
+
+
+def _open_facts() -> Facts | None:
+    path = learned_file(os.environ)
+    return FileFacts(path) if path is not None else None
+
+
+async def _serve(settings: GatewaySettings, config: Path | None, *, json: bool) -> int:
+    facts = _open_facts()
+    gateway, transport = await open_gateway(settings, facts)
+    try:
+        listener = open_socket(settings.gateway.host, settings.gateway.port)
+        server = GatewayServer(gateway, listener)
+        tasks: set[asyncio.Task[str]] = set()
+
+        def reload() -> None:
+            if config is not None:
+                task = asyncio.ensure_future(reload_settings(gateway, config, transport, facts))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+
+        handle_signals(server, reload)
+        print_start(gateway, address_of(listener), json=json)
+        await server.run()
+    finally:
+        await transport.close()
+    return 0
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+
+def print_start(gateway: Gateway, url: str, *, json: bool = False) -> None:
+    """Print where the gateway listens, where requests go, and how programs are told the address."""
+    router = gateway.router
+    names = [entry.name for entry in router.models()]
+    model = names[0] if names else ""
+    if json:
+        endpoints = {name: describe_target(target) for name, target in router.targets.items()}
+        write_json({"url": url, "models": names, "endpoints": endpoints})
+        sys.stdout.flush()
+        return
+    screen = Screen()
+    screen.line(("gateway ", "bold"), (url, "bold green"))
+    for target in router.targets.values():
+        said = describe_target(target)
+        mode = "native tool calls" if said["native_tool_calls"] else "tools as text"
+        screen.line(f"  -> {said['model']} at {said['url'] or 'this process'} ({said['wire']}, {mode})")
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    screen.line(f"  models: {shown or 'any name'}")
+    screen.line()
+    width = max(len(name) for name, _ in list_clients(url, model, PLACEHOLDER_KEY))
+    for name, line in list_clients(url, model, PLACEHOLDER_KEY):
+        screen.line((name.ljust(width), "cyan"), "  ", line)
+    screen.line()
+    screen.line("reports: ", f"{url}/dragoman/exchanges", "   metrics: ", f"{url}/metrics", "   Ctrl-C stops")
+    sys.stdout.flush()
+
+
+def describe_target(target: Any) -> dict[str, Any]:
+    """Return what is known about an endpoint."""
+    listed = target.server.models if target.server is not None else ()
+    model = target.endpoint.model or (choose_model(listed) if listed else "the model that the client names")
+    endpoint = target.client_for("").endpoint
+    return {
+        "provider": endpoint.provider.name,
+        "model": model,
+        "wire": endpoint.wire,
+        "url": endpoint.base_url,
+        "native_tool_calls": endpoint.capabilities.native_tool_calls,
+        "context_window": endpoint.quirks.context_window or None,
+    }
+
+
+async def _check(settings: GatewaySettings, *, json: bool) -> int:
+    """Open every endpoint of the settings, and show where each route goes. No request costs tokens."""
+    gateway, transport = await open_gateway(settings, _open_facts())
+    await transport.close()
+    router = gateway.router
+    problems: list[str] = []
+    for name, target in router.targets.items():
+        try:
+            find_key(target.endpoint, target.settings.key or None, None, os.environ)
+        except DragomanError as error:
+            problems.append(f"{name}: {error}")
+    if json:
+        routes = [{"match": route.settings.match, "to": route.settings.to} for route in router.routes]
+        endpoints = {name: describe_target(target) for name, target in router.targets.items()}
+        write_json({"routes": routes, "endpoints": endpoints, "problems": problems})
+    else:
+        for name, target in router.targets.items():
+            said = describe_target(target)
+            print_line(f"{name}: {said['model']} at {said['url'] or 'this process'} ({said['wire']})")
+        for route in router.routes:
+            print_line(f"{route.settings.match} -> {route.settings.to}")
+        print_warnings(problems)
+        print_line(f"{count(len(router.routes), 'route')}, {count(len(problems), 'problem')}")
+    return 1 if problems else 0

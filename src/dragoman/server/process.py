@@ -1,0 +1,126 @@
+"""The process of a gateway: it opens the socket, runs the server, and ends without leaving anything behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from dragoman.client.http import HttpTransport
+from dragoman.errors import ConfigError, DragomanError
+from dragoman.providers import Facts
+from dragoman.server.gateway import Gateway
+from dragoman.server.router import Router, find_servers
+from dragoman.server.settings import GatewaySettings, read_settings
+
+log = logging.getLogger("dragoman.server")
+_SECONDS_TO_DRAIN = 30
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Listen at an address. Port 0 chooses a free port. Raises a ConfigError that says who may use the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"cannot listen at {host}:{port}: {error.strerror}", hint="choose another port with --port, or 0 for any"
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return the URL of a socket, as a client on this machine reaches it."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def open_gateway(settings: GatewaySettings, facts: Facts | None = None) -> tuple[Gateway, HttpTransport]:
+    """Detect the servers, and return the application. The caller closes the transport."""
+    transport = HttpTransport()
+    try:
+        servers = await find_servers(settings, transport)
+        return Gateway(Router(settings, servers=servers, transport=transport, facts=facts)), transport
+    except BaseException:
+        await transport.close()
+        raise
+
+
+class GatewayServer:
+    """Serves an application on a socket until it is told to stop."""
+
+    def __init__(self, gateway: Gateway, listener: socket.socket) -> None:
+        try:
+            import uvicorn
+        except ImportError:
+            hint = "pip install 'dragoman[server]'"
+            raise ConfigError("the gateway needs the server extra", hint=hint) from None
+        config: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off", "server_header": False}
+        self._server = uvicorn.Server(
+            uvicorn.Config(gateway, **config, timeout_graceful_shutdown=_SECONDS_TO_DRAIN, ws="none")
+        )
+        self._listener = listener
+
+    async def run(self) -> None:
+        """Serve until `stop`. Requests that have begun are finished first."""
+        # The server's own signal handlers would replace those of the command.
+        self._server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
+        await self._server.serve(sockets=[self._listener])
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """End the server: no new connections; requests that have begun are finished, unless `at_once`."""
+        self._server.should_exit = True
+        self._server.force_exit = at_once
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve as long as the block runs."""
+        task = asyncio.ensure_future(self.run())
+        try:
+            while not self._server.started and not task.done():
+                await asyncio.sleep(0.005)
+            yield
+        finally:
+            self.stop()
+            await task
+
+
+def handle_signals(server: GatewayServer, reload: Callable[[], object]) -> None:
+    """SIGINT and SIGTERM end the server, a second one at once; SIGHUP reads the settings again."""
+    loop = asyncio.get_running_loop()
+    count = 0
+
+    def stop() -> None:
+        nonlocal count
+        count += 1
+        server.stop(at_once=count > 1)
+
+    for name in ("SIGINT", "SIGTERM"):
+        loop.add_signal_handler(getattr(signal, name), stop)
+    if hasattr(signal, "SIGHUP"):
+        loop.add_signal_handler(signal.SIGHUP, reload)
+
+
+async def reload_settings(gateway: Gateway, path: Path, transport: HttpTransport, facts: Facts | None = None) -> str:
+    """Read the settings file again. Return the error if it cannot be used; the old settings then stay."""
+    try:
+        settings = read_settings(path)
+        servers = await find_servers(settings, transport)
+        gateway.router = Router(settings, servers=servers, transport=transport, facts=facts)
+    except DragomanError as error:
+        log.error("the settings were not reloaded: %s", error)
+        return str(error)
+    log.info("the settings were reloaded from %s", path)
+    return ""
