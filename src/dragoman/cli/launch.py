@@ -44,9 +44,7 @@ def launch(
         str | None, typer.Option("--model", "-m", metavar="MODEL", help="provider:model; with --to, the model there.")
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="A settings file.")] = None,
-    log: Annotated[
-        Path | None, typer.Option("--log", metavar="FILE", help="The log of the gateway.")
-    ] = None,
+    log: Annotated[Path | None, typer.Option("--log", metavar="FILE", help="The log of the gateway.")] = None,
 ) -> int:
     if program not in PROGRAMS:
         guess = nearest(program, PROGRAMS)

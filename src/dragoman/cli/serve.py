@@ -96,9 +96,7 @@ def serve(
         str | None, typer.Option("--model", "-m", metavar="MODEL", help="provider:model; with --to, the model there.")
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="A settings file.")] = None,
-    host: Annotated[
-        str | None, typer.Option("--host", help="The address.", show_default="127.0.0.1")
-    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="The address.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option("--port", "-p", help="0 chooses a free one.", show_default="4000")] = None,
     profile: Annotated[
         str, typer.Option("--profile", metavar="compat|default|strict|passthrough", help="Trust in calls in text.")

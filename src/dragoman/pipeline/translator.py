@@ -9,13 +9,15 @@ the text and the calls. A client runs what it receives, so it never receives hal
 | a call in text that counts | a call |
 | a call in text that does not count, or a suspect | its text, unchanged |
 | a native call | the call, with repaired and coerced arguments |
-| a call whose arguments violate the schema, or of an unknown tool | the call as it came: the client reports it |
-| a call that cannot be read, or that was cut off | a note in the text |
+| a native call that violates the schema, or of an unknown tool | the call as it came: the client reports it |
+| a native call that cannot be read, or a call that was cut off | a note in the text |
+| a call in text of an unknown tool, or that cannot be read | its text, unchanged |
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec import Struct
 
@@ -36,10 +38,11 @@ from dragoman.events import (
 from dragoman.extraction import Extraction, Extractor, explain_invalid
 from dragoman.extraction.responses import ConversationContext
 from dragoman.extraction.tool_mode import ComposedRequest, find_breach, open_reader
+from dragoman.extraction.trust import get_profile
+from dragoman.pipeline.gate import MOST_HELD, TextGate
 from dragoman.types import Failure, InvalidCall, Message, Part, StopReason, ToolCall, Usage
+from dragoman.wire.registry import ROWS
 
-MOST_HELD = 64 * 1024
-"""How many characters of text are held for a call that has not begun."""
 _CALLS = (CallEnded, CallBroken, CallRefused)
 _LATER = (ReplyStarted, ArgumentsDelta, *_CALLS, UsageReported, ReplyEnded, ReplyFailed)
 """A call follows as a whole, and the end of the reply after it."""
@@ -53,7 +56,7 @@ class Verdict(Struct, frozen=True):
     calls: list[ToolCall]
     extraction: Extraction
     stop: StopReason = "unknown"
-    extra: dict[str, object] = {}
+    extra: dict[str, Any] = {}
     usage: Usage = Usage()
     failure: Failure | None = None
     repair: str = ""
@@ -77,6 +80,9 @@ class ReplyTranslator:
         self._composed = composed
         self._reader: Extractor = open_reader(composed, context)
         self._most_held = most_held
+        # Only the profile that accepts calls in any place needs it: to the others such text is text.
+        is_wide = get_profile(composed.chosen_mode.trust).loose == "allow"
+        self._gate = TextGate(composed.chosen_mode.tools.names if is_wide else ())
         self._received = 0
         """The characters of text that came."""
         self._passed = 0
@@ -86,7 +92,8 @@ class ReplyTranslator:
         """Where the first possible call begins, in characters of the text."""
         self._is_released = False
         self._failure: Failure | None = None
-        self._found: list[Event] = []
+        self._heard: list[Event] = []
+        """What the parser of the text reported, without previews."""
         self._native: list[Event] = []
         self._tail: list[Event] = []
 
@@ -115,25 +122,36 @@ class ReplyTranslator:
                 if self._held_from is None:
                     self._held_from = self._passed
                 if isinstance(each, _CALLS):
-                    self._found.append(each)
+                    self._heard.append(each)
                     self._passed += len(each.raw)
             elif isinstance(each, ArgumentsDelta):
                 continue
             else:
+                self._heard.append(each)
                 self._passed += len(getattr(each, "raw", ""))
                 if self._held_from is None and not isinstance(each, MarkerDropped):
                     ready.append(each)
         if self._is_released:
             ready = [event] if event.text else []
+        else:
+            ready = [passed for each in ready for passed in self._pass_gate(each)]
+        if self._is_released or self._gate.is_shut:
+            pass
         elif self._held_from is None and self._received - self._passed > self._most_held:
             ready = self._release(ready)
         self._sent += [each.text for each in ready if isinstance(each, TextDelta)]
         return ready
 
+    def _pass_gate(self, event: Event) -> list[Event]:
+        if not isinstance(event, TextDelta):
+            return [event]
+        text = self._gate.feed(event.text)
+        return [TextDelta(text)] if text else []
+
     def _release(self, ready: list[Event]) -> list[Event]:
         """Stop to hold text: so much of it came without the beginning of a call that it is an answer."""
         self._is_released = True
-        waiting = self._reader.received[self._passed :]
+        waiting = self._gate.close() + self._reader.received[self._passed :]
         return [*ready, TextDelta(waiting)] if waiting else ready
 
     # ---- the end ----------------------------------------------------------------------------------------------------
@@ -151,7 +169,7 @@ class ReplyTranslator:
         events = [*thoughts, *self._write_rest(found, calls), *self._tail, *ends]
         stop: StopReason = "tool_calls" if calls and reply.stop in ("end", "unknown") else reply.stop
         repair, why = self._find_repair(found, calls)
-        extra = reply.extra if stop == reply.stop else {}
+        extra = _without_reason(reply.extra) if calls else reply.extra
         return Verdict(
             events, calls, found, stop, extra, reply.usage, None, repair, why, tuple(notes), tuple(reply.message.parts)
         )
@@ -166,18 +184,33 @@ class ReplyTranslator:
     def _write_rest(self, found: Extraction, calls: list[ToolCall]) -> list[Event]:
         """Return the text that the client has not received, without the calls that were found in it."""
         sent = "".join(self._sent)
-        whole = self._reader.received if self._is_released else found.text
+        whole = self._reader.received if self._is_released else self._rebuild(found, calls)
         rest = whole[len(sent) :] if whole.startswith(sent) else whole
         for call in calls:
             if call.provenance is not None and call.provenance.channel == "text" and call.raw:
-                rest = rest.replace(call.raw, "", 1)
+                rest = _cut_out(rest, call.raw)
         if calls and not rest.strip():
             return []
         return [TextDelta(rest)] if rest else []
 
+    def _rebuild(self, found: Extraction, calls: list[ToolCall]) -> str:
+        """Return the text of the answer. A call that is not passed on is a part of it again."""
+        if not found.invalid:
+            return found.text
+        taken = {call.raw for call in (*calls, *found.calls)}
+        pieces = []
+        for event in self._heard:
+            if isinstance(event, TextDelta):
+                pieces.append(event.text)
+            elif (isinstance(event, CallEnded) and event.raw not in taken) or (
+                isinstance(event, CallBroken) and not event.is_cut
+            ):
+                pieces.append(event.raw)
+        return "".join(pieces)
+
     def _choose(self, found: Extraction) -> tuple[list[ToolCall], list[Event], list[str]]:
         """Return the calls for the client, the events that end them, and what was left out."""
-        known = [end.call for end in (*self._native, *self._found) if isinstance(end, CallEnded)]
+        known = [end.call for end in self._native if isinstance(end, CallEnded)]
         calls = list(found.calls)
         notes: list[str] = []
         broken: list[InvalidCall] = []
@@ -186,7 +219,7 @@ class ReplyTranslator:
             received = next((one for one in known if _is_same(one, invalid)), None)
             if invalid.kind in ("bad_arguments", "unknown_tool") and received is not None and received.complete:
                 calls.append(received)
-            else:
+            elif invalid.kind == "truncated" or _is_native(invalid):
                 broken.append(invalid)
         calls, left_out = self._obey(calls)
         notes += left_out
@@ -220,13 +253,42 @@ class ReplyTranslator:
         if calls:
             return "", ""
         tools = self._composed.chosen_mode.tools
-        unread = [call for call in found.invalid if call.kind == "malformed"]
+        unread = [call for call in found.invalid if call.kind in ("malformed", "bad_arguments")]
         if unread:
             return "\n\n".join(explain_invalid(call, tools) for call in unread), "a call could not be read"
         if found.suspects and found.notice:
             return found.notice, "text looks like a call"
         breach = find_breach(self._composed, ())
         return (f"{breach}. Make the call now.", breach) if breach else ("", "")
+
+
+def _is_settled(event: CallEnded | CallBroken, taken: set[str]) -> bool:
+    """Whether a call is passed on, or a note replaces it."""
+    return event.raw in taken if isinstance(event, CallEnded) else event.is_cut
+
+
+def _is_native(call: InvalidCall) -> bool:
+    return call.provenance is None or call.provenance.channel == "native"
+
+
+def _without_reason(extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the data about the end of a reply without a reason that does not mean a call: the reply has calls."""
+    kept: dict[str, Any] = {}
+    for wire, own in extra.items():
+        words = ROWS[wire].call_reasons if wire in ROWS else ()
+        if isinstance(own, dict) and words and own.get("reason") not in words:
+            own = {name: value for name, value in own.items() if name != "reason"}
+        kept[wire] = own
+    return kept
+
+
+def _cut_out(text: str, raw: str) -> str:
+    """Return a text without a call in it, unless words follow the call on its line: then the sentence needs it."""
+    start = text.find(raw)
+    end = start + len(raw)
+    if start < 0 or text[end : end + 1].strip():
+        return text
+    return text[:start] + text[end:]
 
 
 def _is_same(call: ToolCall, other: InvalidCall) -> bool:

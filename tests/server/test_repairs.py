@@ -1,0 +1,151 @@
+"""What the gateway repairs: the faults of servers that other gateways pass on, on every client wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.server.gateways import CALLED, CLIENTS, ENDED, gateway_to
+
+from dragoman.testing import Answer, Upstream, sse
+
+CITY = '{"city": "Paris"}'
+PARIS = ("weather", {"city": "Paris"})
+ROME = ("weather", {"city": "Rome"})
+
+
+def native(*entries: dict[str, Any], finish: str | None = "tool_calls") -> tuple[Any, Any]:
+    """The same reply of a chat server, whole and streamed."""
+    whole = {"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": list(entries)}}]}
+    whole["choices"][0]["finish_reason"] = finish
+    frames = [{"choices": [{"index": 0, "delta": {"tool_calls": [entry]}}]} for entry in entries]
+    frames.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    return Answer(200, {"content-type": "application/json"}, whole), sse(frames)
+
+
+def said(text: str) -> tuple[Any, Any]:
+    return text, text
+
+
+def entry(arguments: Any = CITY, name: str = "weather", index: int | None = 0, id: str | None = "c1") -> dict[str, Any]:
+    made: dict[str, Any] = {"type": "function", "function": {"name": name, "arguments": arguments}}
+    if index is not None:
+        made["index"] = index
+    if id is not None:
+        made["id"] = id
+    return made
+
+
+REPAIRED: dict[str, tuple[tuple[Any, Any], list[Any]]] = {
+    "the finish reason says stop": (native(entry(), finish="stop"), [PARIS]),
+    "the finish reason is null": (native(entry(), finish=None), [PARIS]),
+    "the call has no id": (native(entry(id=None)), [PARIS]),
+    "the arguments are an object": (native(entry({"city": "Paris"})), [PARIS]),
+    "a comma before the brace": (native(entry('{"city": "Paris",}')), [PARIS]),
+    "quotes of Python": (native(entry("{'city': 'Paris'}")), [PARIS]),
+    "a namespace before the name": (native(entry(name="functions.weather")), [PARIS]),
+    "another case of the name": (native(entry(name="Weather")), [PARIS]),
+    "both calls have the index 0": (
+        native(entry(), entry('{"city": "Rome"}', id="c2")),
+        [PARIS, ROME],
+    ),
+    "no call has an index": (
+        native(entry(index=None), entry('{"city": "Rome"}', index=None, id="c2")),
+        [PARIS, ROME],
+    ),
+    "a call in a tag": (said(f'<tool_call>{{"name": "weather", "arguments": {CITY}}}</tool_call>'), [PARIS]),
+    "bare JSON": (said(f'{{"name": "weather", "arguments": {CITY}}}'), [PARIS]),
+    "a fence after a sentence": (
+        said(f'Sure:\n```json\n{{"name": "weather", "arguments": {CITY}}}\n```'),
+        [PARIS],
+    ),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_faulty_calls_arrive_as_calls(client: str) -> None:
+    wrong: list[str] = []
+    script = [given for (whole, streamed), _ in REPAIRED.values() for given in (whole, streamed)]
+    with Upstream(script) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for fault, (_, expected) in REPAIRED.items():
+            for stream in (False, True):
+                heard = CLIENTS[client](gateway.url, stream)
+                if heard.calls != expected or heard.stop != CALLED[client]:
+                    wrong.append(f"{fault}, {'streamed' if stream else 'whole'}: {heard}")
+                elif "{" in heard.text or "tool_call" in heard.text:
+                    wrong.append(f"{fault}, {'streamed' if stream else 'whole'}: markup in the text {heard.text!r}")
+                elif client in ("openai_chat", "openai_responses", "anthropic") and (
+                    len(set(heard.ids)) != len(expected) or not all(heard.ids)
+                ):
+                    wrong.append(f"{fault}, {'streamed' if stream else 'whole'}: ids {heard.ids}")
+    assert not wrong, "\n".join(wrong)
+
+
+CUT = {"openai_chat": "length", "openai_responses": "incomplete", "anthropic": "max_tokens", "gemini": "MAX_TOKENS"}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_truncated_call_is_marked_and_never_passed_on_as_a_call(client: str) -> None:
+    whole, streamed = native(entry('{"city": "Par'), finish="length")
+    with Upstream([whole, streamed]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        heard = [CLIENTS[client](gateway.url, stream) for stream in (False, True)]
+        assert [each.calls for each in heard] == [[], []]
+        assert {each.stop for each in heard} == {CUT.get(client, "length")}
+        assert all("could not be passed on" in each.text for each in heard)
+        assert gateway.reports[0]["invalid"][0]["name"] == "weather"
+
+
+REFUSED = {
+    "a code span": 'Write `<tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>` to call it.',
+    "reasoning": '<think><tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call></think>No.',
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_call_that_does_not_count_stays_text(client: str) -> None:
+    wrong: list[str] = []
+    script = [text for text in REFUSED.values() for _ in range(2)]
+    with Upstream(script) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for where in REFUSED:
+            for stream in (False, True):
+                heard = CLIENTS[client](gateway.url, stream)
+                if heard.calls or heard.stop != ENDED[client]:
+                    wrong.append(f"in {where}: {heard}")
+        assert len([report for report in gateway.reports if report["refused"]]) == 4
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_suspect_gets_one_repair_turn_in_the_same_message(client: str) -> None:
+    broken = "Let me see.\n<tool_call>\nweather of Paris\n</tool_call>"
+    good = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+    with Upstream([broken, good, broken, good]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for stream in (False, True):
+            heard = CLIENTS[client](gateway.url, stream)
+            assert heard.calls == [PARIS], heard
+            assert heard.stop == CALLED[client]
+            assert heard.text.startswith("Let me see.")
+            assert gateway.reports[0]["repair_turn"]
+        asked = [len(request.messages) for request in upstream.requests]
+        assert asked == [1, 3, 1, 3], "the model is told once, after its own reply"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_failure_of_the_endpoint_has_the_form_of_the_wire(client: str) -> None:
+    import anthropic
+    import ollama
+    import openai
+    from google.genai import errors
+
+    kinds: dict[str, Any] = {
+        "openai_chat": openai.RateLimitError,
+        "openai_responses": openai.RateLimitError,
+        "anthropic": anthropic.RateLimitError,
+        "gemini": errors.ClientError,
+        "ollama": ollama.ResponseError,
+    }
+    limited = Answer(429, {"content-type": "application/json", "retry-after": "9999"}, {"error": {"message": "slow"}})
+    with Upstream([limited, limited]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for stream in (False, True):
+            with pytest.raises(kinds[client], match="slow"):
+                CLIENTS[client](gateway.url, stream)
