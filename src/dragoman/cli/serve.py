@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from dragoman.cli.screen import Screen, count, print_line, print_warnings, write_json
@@ -174,8 +175,8 @@ def print_start(gateway: Gateway, url: str, *, json: bool = False) -> None:
     model = names[0] if names else ""
     if json:
         endpoints = {name: describe_target(target) for name, target in router.targets.items()}
-        write_json({"url": url, "models": names, "endpoints": endpoints})
-        sys.stdout.flush()
+        # One line, so that a program can read it while the gateway runs.
+        print(msgspec.json.encode({"url": url, "models": names, "endpoints": endpoints}).decode(), flush=True)
         return
     screen = Screen()
     screen.line(("gateway ", "bold"), (url, "bold green"))

@@ -1,0 +1,216 @@
+"""What the gateway costs: CPU per request, added latency, memory and start time.
+
+The same requests go directly to an endpoint with fixed answers, through a proxy of the same stack that only reads and
+writes JSON, and through the gateway. A request has 2 kB and two tools; the answer is one call, or a stream of 60 pieces
+of 20 characters. CPU is that of the process in between, over all requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+PARTS = Path(__file__).resolve().parent / "support" / "gateway_parts.py"
+TICKS = os.sysconf("SC_CLK_TCK")
+_FILLER = "Answer as briefly as you can, and use the tools. " * 20
+
+
+def write_request(wire: str, stream: bool) -> tuple[str, bytes]:
+    """The path and the body of a request of 2 kB with two tools."""
+    schema = {"type": "object", "properties": {"city": {"type": "string", "description": "A city."}}}
+    names = [("weather", "The weather in a city, now."), ("population", "The number of people in a city.")]
+    messages = [{"role": "user", "content": "What is the weather in Paris? " + _FILLER}]
+    body: dict[str, Any] = {"model": "m", "messages": messages, "stream": stream}
+    if wire == "anthropic":
+        body |= {"max_tokens": 500, "tools": [{"name": n, "description": d, "input_schema": schema} for n, d in names]}
+        return "/v1/messages", json.dumps(body).encode()
+    functions = [{"name": name, "description": said, "parameters": schema} for name, said in names]
+    body["tools"] = [{"type": "function", "function": function} for function in functions]
+    return "/v1/chat/completions", json.dumps(body).encode()
+
+
+class Connection(asyncio.Protocol):
+    """One connection of the load: it sends a request and waits for the whole answer."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: Any = transport
+        self._data = bytearray()
+        self._done: asyncio.Future[bytes] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if self._is_whole() and self._done is not None and not self._done.done():
+            self._done.set_result(bytes(self._data))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._done is not None and not self._done.done():
+            self._done.set_exception(error or ConnectionError("the server closed the connection"))
+
+    def _is_whole(self) -> bool:
+        end = self._data.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        found = re.search(rb"(?i)content-length: *(\d+)", self._data[:end])
+        if found:
+            return len(self._data) >= end + 4 + int(found[1])
+        return self._data.endswith(b"0\r\n\r\n")
+
+    async def ask(self, request: bytes) -> bytes:
+        self._data.clear()
+        self._done = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return await self._done
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+async def load(port: int, path: str, body: bytes, count: int, connections: int) -> tuple[list[float], bytes]:
+    """Send requests over some connections. Return the seconds of each, and the last answer."""
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    request = head.encode() + body
+    loop = asyncio.get_running_loop()
+    opened = [(await loop.create_connection(Connection, "127.0.0.1", port))[1] for _ in range(connections)]
+    taken: list[float] = []
+    left = count
+    last = b""
+
+    async def work(connection: Connection) -> None:
+        nonlocal left, last
+        while left > 0:
+            left -= 1
+            start = time.perf_counter()
+            last = await connection.ask(request)
+            taken.append(time.perf_counter() - start)
+
+    await asyncio.gather(*(work(connection) for connection in opened))
+    for connection in opened:
+        connection.close()
+    return taken, last
+
+
+def cpu_of(pid: int) -> float:
+    """The seconds of CPU that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def memory_of(pid: int) -> float:
+    """The most memory that a process has used, in megabytes."""
+    found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
+    return int(found[1]) / 1024 if found else 0.0
+
+
+@contextmanager
+def started(command: list[str]) -> Iterator[tuple[int, int, float]]:
+    """Start a process that prints its port. Yields the pid, the port and the seconds until it listened."""
+    begun = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{' '.join(command)} did not start")
+        port = json.loads(line)
+        if isinstance(port, dict):
+            port = int(port["url"].rpartition(":")[2])
+        yield process.pid, port, time.perf_counter() - begun
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+def settings_file(folder: Path, upstream: int) -> Path:
+    path = folder / "gateway.toml"
+    url = f"http://127.0.0.1:{upstream}/v1"
+    row = f'[endpoints.e]\nurl = "{url}"\nwire = "openai_chat"\nmodel = "m"\ntool_mode = "native"'
+    path.write_text(f'{row}\n\n[[routes]]\nto = "e"\n', encoding="utf-8")
+    return path
+
+
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    import tempfile
+
+    import uvloop
+
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder, started([sys.executable, str(PARTS), "endpoint"]) as (_, upstream, _):
+        path = settings_file(Path(folder), upstream)
+        serve = [sys.executable, "-m", "dragoman", "serve", "--config", str(path), "--port", "0", "--json", "--quiet"]
+        proxy = [sys.executable, str(PARTS), "proxy", f"http://127.0.0.1:{upstream}"]
+        with started(proxy) as (proxy_pid, proxy_port, _), started(serve) as (pid, port, start):
+            sides = {"direct": (0, upstream), "proxy": (proxy_pid, proxy_port), "gateway": (pid, port)}
+            for stream in (False, True):
+                for connections in options.connections:
+                    for name, (process, place) in sides.items():
+                        wire = options.wire if name == "gateway" else "openai_chat"
+                        where, body = write_request(wire, stream)
+                        count = max(options.count // (4 if stream else 1), connections)
+                        uvloop.run(load(place, where, body, min(count, 100), connections))
+                        before = cpu_of(process) if process else 0.0
+                        taken, last = uvloop.run(load(place, where, body, count, connections))
+                        used = (cpu_of(process) - before) / len(taken) * 1000 if process else 0.0
+                        assert b" 200 " in last[:20], last[:300]
+                        cuts = quantiles(taken, n=100)
+                        rows.append(
+                            {
+                                "kind": "stream" if stream else "whole",
+                                "connections": connections,
+                                "side": name,
+                                "cpu_ms": used,
+                                "p50_ms": cuts[49] * 1000,
+                                "p99_ms": cuts[98] * 1000,
+                                "memory_mb": memory_of(process) if process else 0.0,
+                                "start_s": start if name == "gateway" else 0.0,
+                            }
+                        )
+    return rows
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    print(
+        f"{'kind':<8}{'conn':>5}  {'side':<9}{'CPU ms':>8}{'x proxy':>9}{'p50 ms':>9}{'added':>8}{'p99 ms':>9}{'MB':>7}"
+    )
+    for row in rows:
+        same = [each for each in rows if (each["kind"], each["connections"]) == (row["kind"], row["connections"])]
+        proxy = next(each["cpu_ms"] for each in same if each["side"] == "proxy")
+        direct = next(each["p50_ms"] for each in same if each["side"] == "direct")
+        ratio = f"{row['cpu_ms'] / proxy:.2f}" if proxy and row["side"] == "gateway" else ""
+        added = f"{row['p50_ms'] - direct:.2f}" if row["side"] != "direct" else ""
+        print(
+            f"{row['kind']:<8}{row['connections']:>5}  {row['side']:<9}{row['cpu_ms']:>8.2f}{ratio:>9}"
+            f"{row['p50_ms']:>9.2f}{added:>8}{row['p99_ms']:>9.2f}{row['memory_mb']:>7.0f}"
+        )
+    print(f"start of the gateway: {max(row['start_s'] for row in rows):.2f} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=2000, help="requests of each kind; streams are a quarter of it")
+    parser.add_argument("--connections", type=int, nargs="+", default=[1, 16, 256])
+    parser.add_argument("--wire", choices=["openai_chat", "anthropic"], default="openai_chat")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows = measure(options)
+    if options.json:
+        print(json.dumps(rows))
+    else:
+        show(rows)
+
+
+if __name__ == "__main__":
+    main()
