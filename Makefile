@@ -10,7 +10,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-peers check bench docs format clean
+.PHONY: help demo test test-full test-peers test-clients check bench docs format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ test-full: $(STAMP) ## run every test, the long ones too, with random examples (
 # Not a part of `make test`: it needs five gigabytes of disk, and depends on programs that others change.
 test-peers: $(STAMP) ## test with LiteLLM, vLLM and MCP's reference servers (ARGS= names some of them)
 	@$(BIN)/python scripts/test-peers $(ARGS)
+
+# Not a part of `make test` either: it installs agent programs from npm.
+test-clients: $(STAMP) ## test agent programs through the gateway (ARGS= names some of them)
+	@$(BIN)/python scripts/test-clients $(ARGS)
 
 check: $(STAMP) ## formatting, lint, types, import layers, structure
 	@$(BIN)/ruff format --check
