@@ -313,6 +313,9 @@ class Machine:
         asked = len(self.messages) + (self._nudge is not None)
         self._nudge = None
         closed = self._close_turn()
+        for kind, words in self._asking.take_news():
+            self.stats.note(kind, words)
+            closed.append(Emit(Noticed(kind, words, self._asks + 1)))
         self._asks += 1
         self._open_turn = self._asks
         self._turn_began = self._now

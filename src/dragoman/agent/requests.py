@@ -9,6 +9,7 @@ from msgspec import Struct
 from dragoman.agent.config import RunConfig, SeededNonces
 from dragoman.agent.records import canonical
 from dragoman.agent.replies import judge_failure, learn_from, rejects_tools
+from dragoman.extraction.leaks import settle_confirmed
 from dragoman.extraction.tool_mode import (
     ComposedRequest,
     Mode,
@@ -67,6 +68,8 @@ class RequestBuilder:
         self._taught: set[tuple[str, str, bool | None]] = set()
         self._unsure: LearnedFact | None = None
         self._has_escalated = False
+        self._noted: set[tuple[str, str]] = set()
+        self._news: list[tuple[str, str]] = []
         self._chosen_mode = config.chosen_mode or self._settle(config.endpoint, config.tool_mode)
 
     @property
@@ -90,12 +93,30 @@ class RequestBuilder:
         chosen_mode = self._chosen_mode
         if not offers_tools:
             chosen_mode = choose_tool_mode(self.endpoint, Toolset(()), trust=self._config.trust)
-        conversation = [*messages, *([Message("user", [Text(nudge)])] if nudge is not None else [])]
+        conversation = [*self._clean(messages), *([Message("user", [Text(nudge)])] if nudge is not None else [])]
         nonce = self._nonces.next() if self._config.nonce and chosen_mode.mode == "text" else None
         boundaries = self._draw_boundaries(conversation, chosen_mode)
         composed = compose(conversation, chosen_mode, self._options, nonce=nonce, boundaries=boundaries)
         self._boundaries = composed.boundaries or self._boundaries
         return composed
+
+    def _clean(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the conversation as the model receives it: it does not learn the form of calls that leaked."""
+        clean = settle_confirmed(messages, self._config.tools, aliases=self._config.aliases)
+        for rewrite in clean.rewrites:
+            self.note("history_rewritten", str(rewrite))
+        return clean.messages
+
+    def note(self, kind: str, words: str) -> None:
+        """Keep what changed a request, until the machine takes it. The same words count once."""
+        if (kind, words) not in self._noted:
+            self._noted.add((kind, words))
+            self._news.append((kind, words))
+
+    def take_news(self) -> list[tuple[str, str]]:
+        """Return what changed the requests since the last call, as kinds and words."""
+        news, self._news = self._news, []
+        return news
 
     def _draw_boundaries(self, messages: Sequence[Message], chosen_mode: ToolMode) -> tuple[str, ...]:
         """Return one boundary for each turn with results. Old ones stay, so that a prompt cache still matches."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dragoman.args.loader import show
 from dragoman.errors import nearest
 from dragoman.events import CallRefused
-from dragoman.extraction.suspects import NOTICE, Suspect, list_suspect, mark_call
+from dragoman.extraction.suspects import NOTICE, NOTICE_END, Suspect, list_suspect, mark_call
 from dragoman.formats.prompt import sample_calls
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, ToolResult
@@ -96,7 +96,7 @@ def _write_suspects(suspects: Iterable[Suspect], tools: Toolset | None) -> str:
     lines.append("If you want to call the tool, make the call again, in the form that you were given.")
     if shape:
         lines[-1] += f" A call has this form, with your own values: {shape}"
-    return "\n".join([*lines, "If you do not, answer in plain words."])
+    return "\n".join([*lines, NOTICE_END])
 
 
 def identify(entry: CallRefused) -> str:
