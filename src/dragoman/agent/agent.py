@@ -29,7 +29,7 @@ from dragoman.agent.tokens import window
 from dragoman.client import portal
 from dragoman.errors import ConfigError, InvalidTool
 from dragoman.extraction.echo_reader import UNTRUSTED
-from dragoman.extraction.tool_mode import ToolMode, choose_tool_mode
+from dragoman.extraction.tool_mode import ToolMode, check_text_calls, choose_tool_mode
 from dragoman.extraction.trust import get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy, RunSummary
 from dragoman.keywords import known_keywords
@@ -88,6 +88,7 @@ class Agent(Generic[DepsT]):
         base_url: str = "",
         key: str | None = None,
         tool_mode: ToolModeName = "auto",
+        text_calls: bool = True,
         mode: Mode | None = None,
         allow: Iterable[str] = (),
         ask: Iterable[str] = (),
@@ -122,6 +123,8 @@ class Agent(Generic[DepsT]):
         self.answer = answer
         self.options = dict(options or {})
         self.tool_mode: ToolModeName = _choose(tool_mode, get_args(ToolModeName), "tool_mode")
+        self.text_calls = text_calls
+        check_text_calls(tool_mode, text_calls=text_calls)
         self.hooks = Hooks(hooks)
         self.listeners = tuple(listeners)
         self._needs_nonce = self.safety.nonce or get_profile(self.safety.trust).needs_nonce
@@ -432,11 +435,13 @@ class Agent(Generic[DepsT]):
             offered = Toolset([*offered, form])
         parent = start.parent
         policy, approver, trust = self.policy, start.approve or self.approve, self.safety.trust
+        text_calls = self.text_calls
         parent_rules = parent.machine.permissions.chain if parent is not None else ()
         if parent is not None:
             above = parent.machine.config
             policy, approver = join_policies(policy, above.policy), parent.services.approver
             trust = stricter(trust, above.trust)
+            text_calls = text_calls and above.text_calls
         return RunConfig(
             self.endpoint,
             offered,
@@ -445,7 +450,8 @@ class Agent(Generic[DepsT]):
             parent_rules,
             policy,
             self._safety.is_boxed(self.rules, parent_rules),
-            tool_mode=self.tool_mode,
+            tool_mode=self.tool_mode if text_calls or self.tool_mode != "text" else "native",
+            text_calls=text_calls,
             trust=trust,
             options={**self.options, **(start.options or {})},
             aliases=dict(self.safety.aliases),
@@ -513,7 +519,13 @@ class Agent(Generic[DepsT]):
         if self._chosen_mode is None:
             safety = self.safety
             self._chosen_mode = choose_tool_mode(
-                self.endpoint, self.tools, self.tool_mode, trust=safety.trust, aliases=dict(safety.aliases)
+                self.endpoint,
+                self.tools,
+                self.tool_mode,
+                trust=safety.trust,
+                aliases=dict(safety.aliases),
+                prompt=self.context.tool_prompt,
+                text_calls=self.text_calls,
             )
         return self._chosen_mode
 

@@ -39,6 +39,8 @@ class RunConfig(Struct, frozen=True):
     sandboxed: bool = False
     """Whether commands run in a sandbox that passed its check. It is checked only if a mode depends on it."""
     tool_mode: ToolModeName = "auto"
+    text_calls: bool = True
+    """Whether calls in text count."""
     trust: str | Profile = "default"
     options: dict[str, Any] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from dragoman.agent.records import canonical
 from dragoman.agent.replies import judge_failure, learn_from, rejects_tools
 from dragoman.extraction.leaks import settle_confirmed
 from dragoman.extraction.tool_mode import (
+    COMPACT,
     ComposedRequest,
     Mode,
     ToolMode,
@@ -98,10 +99,15 @@ class RequestBuilder:
         boundaries = self._draw_boundaries(conversation, chosen_mode)
         composed = compose(conversation, chosen_mode, self._options, nonce=nonce, boundaries=boundaries)
         self._boundaries = composed.boundaries or self._boundaries
+        for loss in composed.losses:
+            if loss.rule == COMPACT:
+                self.note("compact_prompt", loss.detail)
         return composed
 
     def _clean(self, messages: Sequence[Message]) -> list[Message]:
         """Return the conversation as the model receives it: it does not learn the form of calls that leaked."""
+        if not self._config.text_calls:
+            return list(messages)
         clean = settle_confirmed(messages, self._config.tools, aliases=self._config.aliases)
         for rewrite in clean.rewrites:
             self.note("history_rewritten", str(rewrite))
@@ -133,7 +139,15 @@ class RequestBuilder:
 
     def _settle(self, endpoint: Endpoint, mode: ToolModeName) -> ToolMode:
         config = self._config
-        return choose_tool_mode(endpoint, config.tools, mode, trust=config.trust, aliases=config.aliases)
+        return choose_tool_mode(
+            endpoint,
+            config.tools,
+            mode,
+            trust=config.trust,
+            aliases=config.aliases,
+            prompt=config.context.tool_prompt,
+            text_calls=config.text_calls,
+        )
 
     # ---- adaptation --------------------------------------------------------------------------------------------------
 
@@ -171,7 +185,8 @@ class RequestBuilder:
         is_sure = fact is not None
         if fact is None and self.mode == "native" and rejects_tools(failure):
             fact = Fact(native_tool_calls=False, why=failure.message[:200])
-        if fact is None or not self.mode or config.tool_mode == "native" or self._unsure is not None:
+        forces_native = config.tool_mode == "native" or not config.text_calls
+        if fact is None or not self.mode or forces_native or self._unsure is not None:
             return None
         mark = (before.base_url, fact.wire, fact.native_tool_calls)
         if mark in self._taught or (config.tool_mode == "text" and fact.native_tool_calls is False):

@@ -41,7 +41,7 @@ from dragoman.extraction.suspects import (
 from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
 from dragoman.formats.cursor import IMPROVISED
 from dragoman.formats.improvised.arguments import has_placeholder
-from dragoman.formats.registry import plan_for
+from dragoman.formats.registry import plan_for, reasoning_plan
 from dragoman.formats.thinking import ORPHANS
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
@@ -335,6 +335,8 @@ class Settings(msgspec.Struct, frozen=True):
     opens_thinking: bool = False
     """The prompt template of the model opens the reasoning, so a reply begins inside it unless the server says
     otherwise: it gives reasoning in a field, or hides it, and then no closing tag comes."""
+    text_calls: bool = True
+    """Whether text is searched for calls. Reasoning is separated from it in any case."""
 
 
 class Judge:
@@ -367,7 +369,7 @@ class Judge:
         kept = {}
         for candidate in without_previews(find_candidates(received.text, events)):
             kept[id(candidate.call)] = self._settle(candidate, is_cut=received.is_cut)
-        if events:
+        if events and settings.text_calls:
             self._suspect(received, events)
         for event in events:
             if isinstance(event, CallBroken):
@@ -494,6 +496,8 @@ def _rebuild(text: str, events: list[Event], kept: Mapping[int, bool]) -> str:
 
 def open_parser(settings: Settings) -> formats.Parser | LooseParser:
     """Return the parser for the text of a reply, including this turn's nonce wrapper."""
+    if not settings.text_calls:
+        return formats.Parser(reasoning_plan(), starts_in_thinking=settings.starts_in_thinking)
     extra = [formats.nonce_format(settings.nonce)] if settings.nonce else []
     return formats.parser(
         settings.format,
