@@ -84,7 +84,15 @@ from dragoman.agent.protocol import (
     Ticked,
     ToolAnswered,
 )
-from dragoman.agent.replies import is_empty, judge_failure, only_refused, read_answer, unwrap_answer, write_answer
+from dragoman.agent.replies import (
+    is_empty,
+    judge_failure,
+    only_refused,
+    read_answer,
+    recover_reply,
+    unwrap_answer,
+    write_answer,
+)
 from dragoman.agent.requests import RequestBuilder, untrusted_tool_texts
 from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spending, add_usage, end
 from dragoman.agent.tokens import Estimate
@@ -92,6 +100,7 @@ from dragoman.agent.turn import CallNews, CallTurn, MistakeBudget, PermissionSta
 from dragoman.agent.watch import Watch, is_starved
 from dragoman.extraction import ConversationContext, Extraction
 from dragoman.extraction.tool_mode import ComposedRequest, Mode, answer_parts, find_breach
+from dragoman.providers.facts import cannot_read_call
 from dragoman.types import Failure, InvalidCall, Message, Part, Reply, Text, ToolCall, ToolResult, Usage
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -350,9 +359,14 @@ class Machine:
             size = self.estimate.characters(request.messages, request.tools)
             self.estimate.learn(size, reply.usage.input_tokens)
         if reply.failure is not None:
-            return self._failed(told, reply.failure)
+            recovered = recover_reply(told, sent.composed, self.conversation)
+            if recovered is None:
+                return self._failed(told, reply.failure)
+            self.stats.note("call_recovered", f"the endpoint could not read the reply: {reply.failure.message[:200]}")
+            told, reply = recovered, recovered.reply
         self._was_forced = False
         self._undelivered = ()
+        self._asking.end_retry()
         fact = self._asking.confirm()
         learned: list[Command] = [RememberFact(fact.fact, fact.endpoint)] if fact is not None else []
         if self._summarising is not None:
@@ -501,11 +515,15 @@ class Machine:
                 return demanded
         kind, words = "tools_rejected", ""
         learned: list[Command] = []
-        fact = self._asking.relearn(failure)
+        is_unread = cannot_read_call(failure)
+        fact = self._asking.relearn(failure) if not is_unread else None
+        if is_unread:
+            # The endpoint takes tools, and could not read this one reply: nothing is learned.
+            kind, words = "call_unread", self._asking.retry_otherwise(failure) or ""
         if fact is not None:
             words = fact.words
             learned = [RememberFact(fact.fact, fact.endpoint)] if fact.is_sure else []
-        elif not told.reply.message.parts and not told.found.text:
+        elif not words and not told.reply.message.parts and not told.found.text:
             kind, words = "model_replaced", self._asking.replace_model(failure) or ""
         if not words:
             return None

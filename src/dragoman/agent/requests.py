@@ -18,6 +18,7 @@ from dragoman.extraction.tool_mode import (
     choose_tool_mode,
     compose,
     is_written_as_text,
+    rechoose,
 )
 from dragoman.providers import Endpoint, Fact
 from dragoman.toolset import Toolset
@@ -69,6 +70,7 @@ class RequestBuilder:
         self._taught: set[tuple[str, str, bool | None]] = set()
         self._unsure: LearnedFact | None = None
         self._has_escalated = False
+        self._retries: ToolMode | None = None
         self._noted: set[tuple[str, str]] = set()
         self._news: list[tuple[str, str]] = []
         self._chosen_mode = config.chosen_mode or self._settle(config.endpoint, config.tool_mode)
@@ -91,7 +93,7 @@ class RequestBuilder:
         self, messages: Sequence[Message], nudge: str | None = None, *, offers_tools: bool = True
     ) -> ComposedRequest:
         """Build the next request. `nudge` is a last message that is not part of the conversation."""
-        chosen_mode = self._chosen_mode
+        chosen_mode = self._retries or self._chosen_mode
         if not offers_tools:
             chosen_mode = choose_tool_mode(self.endpoint, Toolset(()), trust=self._config.trust)
         conversation = [*self._clean(messages), *([Message("user", [Text(nudge)])] if nudge is not None else [])]
@@ -172,8 +174,21 @@ class RequestBuilder:
             return None
         before = self.endpoint.model
         self._chosen_mode = self._settle(self._fallbacks.pop(0), self._config.tool_mode)
-        self._unsure = None
+        self._unsure = self._retries = None
         return f"{before} failed ({failure.message or failure.kind}); {self.endpoint.model} replaces it"
+
+    def retry_otherwise(self, failure: Failure) -> str | None:
+        """Repeat a request whose reply the endpoint could not read: once, and as text if that is allowed."""
+        if self._retries is not None or not self.mode:
+            return None
+        may_change = self.mode == "native" and self._config.tool_mode == "auto" and self._config.text_calls
+        self._retries = rechoose(self._chosen_mode, "text") if may_change else self._chosen_mode
+        how = "with the tools as text" if may_change else "unchanged"
+        return f"the endpoint could not read a call of the model ({failure.message[:200]}); it is asked again, {how}"
+
+    def end_retry(self) -> None:
+        """The repeated request succeeded: the next ones are as before."""
+        self._retries = None
 
     def relearn(self, failure: Failure) -> LearnedFact | None:
         """Adapt to an endpoint that rejects native tools or needs another wire; None if that is not the cause.
