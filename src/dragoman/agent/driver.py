@@ -25,6 +25,7 @@ from dragoman.agent.machine import Machine
 from dragoman.agent.protocol import (
     Approved,
     Cancelled,
+    ChildSpent,
     Compacted,
     Denied,
     Input,
@@ -255,6 +256,9 @@ class Driver:
         while self._problems:
             # Problems come before the input: after the last input, the machine composes the result, which lists them.
             await self._record(self._problems.popleft())
+        spent = self.machine.spending.take_children()
+        if spent is not None:
+            await self._record(ChildSpent(*spent, at=self.now()))
         await self._record(told)
 
     async def _record(self, told: Input) -> None:

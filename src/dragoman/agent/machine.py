@@ -12,7 +12,7 @@ to do next); `protocol` defines both. The driver executes each command and answe
     Emit, CancelTools, RememberFact              nothing
     Finish, Defer                                nothing: the run is over, or waits for an approval
 
-Steered, ProblemNoted, Stopped, Cancelled and Ticked answer no command; they may arrive at any time.
+Steered, ProblemNoted, ChildSpent, Stopped, Cancelled and Ticked answer no command; they may arrive at any time.
 
 A run is in one of four states. Three have an attribute of their own, and at most one of these is set:
 
@@ -69,6 +69,7 @@ from dragoman.agent.events import Asked, Noticed, ToolEnded, TurnEnded
 from dragoman.agent.protocol import (
     Ask,
     Cancelled,
+    ChildSpent,
     Command,
     Compact,
     Compacted,
@@ -94,7 +95,7 @@ from dragoman.agent.replies import (
     write_answer,
 )
 from dragoman.agent.requests import RequestBuilder, untrusted_tool_texts
-from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spending, add_usage, end
+from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spending, add_cost, add_usage, end
 from dragoman.agent.tokens import Estimate
 from dragoman.agent.turn import CallNews, CallTurn, MistakeBudget, PermissionState
 from dragoman.agent.watch import Watch, is_starved
@@ -116,6 +117,7 @@ class RunStats:
         self.cost: float | None = 0.0
         self.last_usage = Usage()
         self.last_cost: float | None = None
+        self.child_turns = 0
         self._model = ""
         self.calls: list[ToolCall | InvalidCall] = []
         self.results: list[ToolResult] = []
@@ -128,7 +130,13 @@ class RunStats:
         self._model = model
         self.last_usage, self.last_cost = usage, cost
         self.usage = add_usage(self.usage, usage)
-        self.cost = None if self.cost is None or cost is None else self.cost + cost
+        self.cost = add_cost(self.cost, cost)
+
+    def add_child(self, told: ChildSpent) -> None:
+        """Add what child runs have used."""
+        self.usage = add_usage(self.usage, told.usage)
+        self.cost = add_cost(self.cost, told.cost)
+        self.child_turns += told.turns
 
     def note(self, kind: str, message: str) -> None:
         """Add a problem, or a measure against one."""
@@ -147,7 +155,7 @@ class RunStats:
             list(self.calls),
             self.usage,
             self.cost,
-            turns,
+            turns + self.child_turns,
             list(self._problems),
             self._config.run_id,
             self._config.session,
@@ -232,6 +240,12 @@ class Machine:
         if isinstance(told, ProblemNoted):
             self.stats.note(told.kind, told.message)
             return []
+        if isinstance(told, ChildSpent):
+            self.stats.add_child(told)
+            if self.permissions.past is not None:
+                # In a replay no child adds to the budget itself.
+                self.spending.add(told.usage, told.cost, told.turns)
+            return []
         is_late = self.deadline is not None and self._now >= self.deadline
         return self._run_out(told) if is_late else self._dispatch(told)
 
@@ -278,17 +292,23 @@ class Machine:
 
     def _next(self) -> list[Command]:
         """Ask the model, unless a limit is reached or the conversation has to be compacted first."""
-        limits = self.config.limits
         exceeded = self.spending.exceeded()
         if exceeded is not None:
             return self._limit(*exceeded)
-        if self._asks >= limits.turns:
-            return self._limit("turn_limit", f"the turn limit of {self._asks} is reached")
+        if not self.spending.turns_left():
+            return self._limit("turn_limit", self._explain_turns())
         notice = [Message("user", [Text(self._notice)])] if self._notice else []
         self._add(*notice, *self._steering)
         self._steering = []
         self._notice = ""
         return self._shorten() or self._send()
+
+    def _explain_turns(self) -> str:
+        used, own = self.spending.turns, self.config.limits.turns
+        if used < own:
+            return "the turn limit of the parent run is reached"
+        others = f"; agents that this run called used {used - self._asks} of them" if used > self._asks else ""
+        return f"the turn limit of {own} is reached{others}"
 
     def _shorten(self, *, overflowed: bool = False) -> list[Command]:
         """Request a compaction if the conversation no longer fits."""
@@ -325,7 +345,7 @@ class Machine:
         for kind, words in self._asking.take_news():
             self.stats.note(kind, words)
             closed.append(Emit(Noticed(kind, words, self._asks + 1)))
-        self._asks += 1
+        self._count_turn(1)
         self._open_turn = self._asks
         self._turn_began = self._now
         self._was_compacted = False
@@ -340,6 +360,11 @@ class Machine:
             chosen_mode.endpoint.provider.name,
         )
         return [*closed, Emit(event), self._ask]
+
+    def _count_turn(self, number: int) -> None:
+        """Count a request, or take back one that got no reply."""
+        self._asks += number
+        self.spending.add(Usage(), 0.0, number)
 
     def _turn_deadline(self) -> float | None:
         seconds = self.config.limits.turn_seconds
@@ -511,7 +536,7 @@ class Machine:
             self._was_forced = True
             demanded = self._shorten(overflowed=True)
             if demanded:
-                self._asks -= 1
+                self._count_turn(-1)
                 return demanded
         kind, words = "tools_rejected", ""
         learned: list[Command] = []
@@ -527,7 +552,7 @@ class Machine:
             kind, words = "model_replaced", self._asking.replace_model(failure) or ""
         if not words:
             return None
-        self._asks -= 1
+        self._count_turn(-1)
         self.stats.note(kind, words)
         return [*learned, Emit(Noticed(kind, words, self._open_turn)), *self._next()]
 
