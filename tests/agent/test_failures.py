@@ -139,7 +139,7 @@ THIRD = scripted_endpoint(native=False, model="third", base_url="http://third.in
 
 
 def test_the_next_model_goes_on_where_one_fails() -> None:
-    play = Playbook(weather, fallbacks=(SECOND, THIRD), limits=Limits(turns=2)).starts("hi").asks(model="scripted")
+    play = Playbook(weather, fallbacks=(SECOND, THIRD), limits=Limits(turns=3)).starts("hi").asks(model="scripted")
     play.fails("overloaded", "busy", 529).notices("model_replaced", "scripted failed (busy); second replaces it")
     play.asks(model="second", mode="native").replies(call("weather", city="Paris")).runs("weather").answers("sunny")
     play.asks(model="second").fails("unreachable", "nobody there").asks(model="third", mode="text", hearing="sunny")

@@ -198,7 +198,7 @@ def test_what_a_child_used_before_it_was_stopped_counts() -> None:
 
 
 def test_a_resumed_run_knows_what_its_children_used() -> None:
-    play = Playbook(read, limits=Limits(turns=4, tokens=200)).starts("hi").asks().replies(call("read", path="a"))
+    play = Playbook(read, limits=Limits(turns=9, tokens=200)).starts("hi").asks().replies(call("read", path="a"))
     play.runs("read").receives(ChildSpent(Usage(70, 30), 0.0, 2)).answers("x")
     restored = restore(play.records(), play.config)
     assert (restored.machine.spending.turns, restored.machine.spending.usage) == (4, Usage(80, 35))

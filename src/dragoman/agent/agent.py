@@ -29,6 +29,7 @@ from dragoman.agent.tokens import window
 from dragoman.client import portal
 from dragoman.errors import ConfigError, InvalidTool
 from dragoman.extraction.echo_reader import UNTRUSTED
+from dragoman.extraction.offers import is_large, search_tool
 from dragoman.extraction.tool_mode import ToolMode, check_text_calls, choose_tool_mode
 from dragoman.extraction.trust import get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy, RunSummary
@@ -433,7 +434,11 @@ class Agent(Generic[DepsT]):
         form = answer_tool(wanted, offered) if wanted is not None else None
         if form is not None:
             offered = Toolset([*offered, form])
-        parent = start.parent
+        parent, prompt = start.parent, self.context.tool_prompt
+        room = window(self.endpoint, self.context.window)
+        is_big = is_large(offered, room, compact=prompt.compact, asked=prompt.defer)
+        search = search_tool(offered) if is_big and prompt.defer != 0 else None
+        complete = offered if search is None else Toolset([*offered, search])
         policy, approver, trust = self.policy, start.approve or self.approve, self.safety.trust
         text_calls = self.text_calls
         parent_rules = parent.machine.permissions.chain if parent is not None else ()
@@ -444,7 +449,7 @@ class Agent(Generic[DepsT]):
             text_calls = text_calls and above.text_calls
         return RunConfig(
             self.endpoint,
-            offered,
+            complete,
             start.limits or self.limits,
             self.rules,
             parent_rules,
@@ -458,15 +463,16 @@ class Agent(Generic[DepsT]):
             watch=self.safety.watch,
             has_approver=approver is not None or self._may_defer(parent),
             has_reviewers=self.hooks.under(parent.services.hooks if parent is not None else None).has("before_tool"),
+            search=search,
             answer=form,
             nonce=self._needs_nonce,
-            window=window(self.endpoint, self.context.window),
+            window=room,
             context=self.context,
             fallbacks=self._fallbacks,
             price=self._price,
             resettle=self._resettle,
             seed=os.urandom(16),
-            chosen_mode=self._choose_mode() if offered is self.tools and parent is None else None,
+            chosen_mode=self._choose_mode() if offered is self.tools and parent is None and not is_big else None,
             run_id=start.run_id,
             session=start.session,
         )
@@ -551,6 +557,7 @@ class Agent(Generic[DepsT]):
         for each, model in zip(self._fallbacks, self._given_fallbacks, strict=True):
             given = model if _is_same(endpoint, each) else given
         if isinstance(given, Endpoint):
+            given = replace(given, quirks=replace(given.quirks, **fact.quirks)) if fact.quirks else given
             if fact.native_tool_calls is None:
                 return given
             able = replace(given.capabilities, native_tool_calls=fact.native_tool_calls)

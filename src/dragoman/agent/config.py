@@ -48,6 +48,8 @@ class RunConfig(Struct, frozen=True):
     has_approver: bool = False
     has_reviewers: bool = False
     """Whether hooks see every call before it runs."""
+    search: Tool | None = None
+    """The tool that finds deferred tools, one of `tools`; None if there cannot be any."""
     answer: Tool | None = None
     """The tool that receives a structured answer. Its one parameter is `answer`."""
     nonce: bool = False

@@ -537,6 +537,8 @@ class ContextSettings(Struct, frozen=True, kw_only=True):
     """The maximum number of characters of one tool result; None uses the default of the tools."""
     summary: bool = False
     """At a turn, mistake or loop limit, ask once more, without tools, for a summary."""
+    wrap_up: bool = True
+    """Tell the model before its last turn that it is the last."""
     tool_prompt: ToolPrompt = ToolPrompt()
     """How tools are described to the model."""
 

@@ -42,7 +42,7 @@ from dragoman.agent.settings import Connection
 from dragoman.client.client import Client
 from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
 from dragoman.extraction import Extractor
-from dragoman.extraction.tool_mode import ComposedRequest, open_reader
+from dragoman.extraction.tool_mode import ComposedRequest, open_reader, withhold
 from dragoman.providers import Endpoint, Fact
 from dragoman.secrets import HumanSink, ModelSink
 from dragoman.tools import Error, Ok, ToolContext, tool_from_function
@@ -324,6 +324,7 @@ class Driver:
     async def _ask(self, command: do.Ask) -> Input:
         hooks = self._services.hooks
         composed = command.composed
+        withheld: tuple[str, ...] = ()
         if hooks.has("before_model"):
             try:
                 given = await hooks.ask("before_model", composed.request, change=change_request, seconds=self.left())
@@ -331,10 +332,11 @@ class Driver:
                 return self._hook_failed(failure)
             if isinstance(given, Stop):
                 return Stopped(given.reason, at=self.now())
-            composed = replace(composed, request=given)
+            withheld = tuple({tool.name for tool in composed.request.tools} - {tool.name for tool in given.tools})
+            composed = withhold(replace(composed, request=given), withheld)
         if self._services.run_journal is not None:
             self._services.run_journal.carry(command.delivers)
-        told = await self._exchange(composed, command.deadline)
+        told = replace(await self._exchange(composed, command.deadline), withheld=withheld)
         if not hooks.has("after_model"):
             return told
         usage, model = told.reply.usage, told.model
@@ -409,7 +411,7 @@ class Driver:
         for event in unfold(reply):
             reader.feed(event)
         reader.close()
-        return Replied(reply, reader.extraction, told.at, told.model)
+        return replace(told, reply=reply, found=reader.extraction)
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 

@@ -169,6 +169,7 @@ class RunStats:
 _SUMMARY = "You cannot call tools any more. Say briefly what you found, what you did, and what is still open."
 _BLANK = "Your last reply was empty. Answer in words, or call a tool."
 _ANSWER = "Give the answer by calling {name}, with the answer in the form that its schema asks for."
+_LAST = "This is your last reply: there is no turn after it, and you would not see the results of more calls. "
 _FAULTY = "The answer does not fit the form that was asked for: {faults}. Give it again."
 _SUMMARISED: frozenset[OutcomeKind] = frozenset({"turn_limit", "looping", "mistake_limit"})
 
@@ -317,7 +318,7 @@ class Machine:
         config = self.config
         budget = budget_for(
             self.messages,
-            config.tools.tools,
+            self._asking.described,
             self.estimate,
             config.window,
             config.context,
@@ -337,7 +338,17 @@ class Machine:
         self.stats.note("compacted", words)
         return [Emit(Noticed("compacted", words, self._asks)), *self._next()]
 
+    def _say_last(self) -> str | None:
+        """Return the hint before the last turn. It is no part of the conversation, so that the prompt stays stable."""
+        is_last = self._asks > 0 and self._asking.mode and self.spending.turns_left() == 1
+        if not is_last or not self.config.context.wrap_up:
+            return None
+        answer = self.config.answer
+        return _LAST + (_ANSWER.format(name=answer.name) if answer is not None else "Answer now, with what you have.")
+
     def _send(self, *, offers_tools: bool = True) -> list[Command]:
+        if offers_tools:
+            self._nudge = "\n".join(filter(None, (self._nudge, self._say_last()))) or None
         composed = self._asking.write(self.messages, self._nudge, offers_tools=offers_tools)
         asked = len(self.messages) + (self._nudge is not None)
         self._nudge = None
@@ -355,7 +366,7 @@ class Machine:
             self._asks,
             chosen_mode.endpoint.model,
             asked,
-            len(chosen_mode.tools),
+            len(chosen_mode.known),
             chosen_mode.mode,
             chosen_mode.endpoint.provider.name,
         )
@@ -546,7 +557,7 @@ class Machine:
             # The endpoint takes tools, and could not read this one reply: nothing is learned.
             kind, words = "call_unread", self._asking.retry_otherwise(failure) or ""
         if fact is not None:
-            words = fact.words
+            kind, words = ("quirk_learned" if fact.fact.quirks else kind), fact.words
             learned = [RememberFact(fact.fact, fact.endpoint)] if fact.is_sure else []
         elif not words and not told.reply.message.parts and not told.found.text:
             kind, words = "model_replaced", self._asking.replace_model(failure) or ""

@@ -14,7 +14,7 @@ from dragoman.agent.watch import is_blank
 from dragoman.args import load, repair
 from dragoman.errors import InvalidArguments, InvalidTool
 from dragoman.extraction import ConversationContext, Extraction
-from dragoman.extraction.tool_mode import ComposedRequest, open_reader
+from dragoman.extraction.tool_mode import ComposedRequest, open_reader, withhold
 from dragoman.providers import Fact, learn_from_error
 from dragoman.providers.facts import find_generation
 from dragoman.replies import unfold
@@ -78,6 +78,7 @@ def recover_reply(told: Replied, composed: ComposedRequest, conversation: Conver
     generation = find_generation(failure) if failure is not None else None
     if not generation or not composed.chosen_mode.text_calls:
         return None
+    composed = withhold(composed, told.withheld)
     reply = Reply(Message("assistant", [Text(generation)]), told.reply.usage, "end", extra=told.reply.extra)
     reader = open_reader(composed, conversation)
     for event in unfold(reply):

@@ -14,6 +14,7 @@ from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, ToolResult
 
 _SHOWN = 400
+_MOST_NAMES = 60
 _LONGEST_NAME = 200
 """A longer name is not a typing error."""
 
@@ -47,7 +48,8 @@ def _explain_unknown(name: str, tools: Toolset | None) -> str:
     known = tools.names if tools is not None else ()
     guess = nearest(name, known) if len(name) <= _LONGEST_NAME else None
     meant = f" Did you mean {guess!r}?" if guess else ""
-    listed = f" The tools are: {', '.join(known)}." if known else " There are no tools."
+    others = f" and {len(known) - _MOST_NAMES} others" if len(known) > _MOST_NAMES else ""
+    listed = f" The tools are: {', '.join(known[:_MOST_NAMES])}{others}." if known else " There are no tools."
     return f"There is no tool named {show(name)}.{meant}{listed} Nothing was run."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -21,7 +21,18 @@ from dragoman.formats.prompt import Layout
 from dragoman.providers import Endpoint
 from dragoman.providers.provider import overrule
 from dragoman.toolset import Toolset
-from dragoman.types import InvalidCall, JsonObject, Message, Part, Request, Text, ToolCall, ToolModeName, ToolResult
+from dragoman.types import (
+    InvalidCall,
+    JsonObject,
+    Message,
+    Part,
+    Request,
+    Text,
+    Tool,
+    ToolCall,
+    ToolModeName,
+    ToolResult,
+)
 from dragoman.wire import registry as wires
 from dragoman.wire.failures import Loss
 from dragoman.wire.options import Choice, read_choice
@@ -93,6 +104,9 @@ class ToolPrompt(Struct, frozen=True, kw_only=True):
     compact: bool | None = None
     """Short descriptions: one line per tool in text mode, definitions without long descriptions in native mode. None
     decides by the size of the prompt and the window of the model."""
+    defer: int | None = None
+    """The tokens of definitions above which a request describes only some tools and a search for the others. None
+    chooses a limit by the tool mode and the window of the model; 0 means no limit."""
 
     def __post_init__(self) -> None:
         if self.format:
@@ -113,6 +127,25 @@ class ToolMode(Struct, frozen=True):
     prompt: ToolPrompt = ToolPrompt()
     text_calls: bool = True
     """Whether calls in text count."""
+    shown: Toolset | None = None
+    """The tools that a request describes; None means all. Calls of the others count too."""
+    found: tuple[Tool, ...] = ()
+    """Tools that the model has found. Native definitions of them follow the others; in text mode the results of the
+    search describe them."""
+
+    @property
+    def described(self) -> Toolset:
+        """The tools that every request describes."""
+        return self.tools if self.shown is None else self.shown
+
+    def shows(self, name: str) -> bool:
+        """Whether every request describes the tool of this name."""
+        return name in self.described.names
+
+    @property
+    def known(self) -> Toolset:
+        """The tools of which the model knows the definition."""
+        return Toolset([*self.described, *self.found]) if self.found else self.described
 
     @property
     def format(self) -> str:
@@ -154,6 +187,7 @@ def choose_tool_mode(
     aliases: Mapping[str, str] | None = None,
     prompt: ToolPrompt | None = None,
     text_calls: bool = True,
+    shown: Toolset | None = None,
 ) -> ToolMode:
     """Choose the tool mode: the one that the caller forces, else the one that the endpoint supports.
 
@@ -172,6 +206,7 @@ def choose_tool_mode(
         aliases=dict(aliases or {}),
         prompt=prompt or ToolPrompt(),
         text_calls=text_calls,
+        shown=shown,
     )
     if not len(tools):
         return chosen
@@ -179,13 +214,13 @@ def choose_tool_mode(
         # The codec encodes the definitions when the request is sent. Here only its existence matters.
         endpoint.check_wire()
         return replace(chosen, mode="native")
-    taught = formats.instructions(tools, chosen.format, layout=chosen.prompt.layout)
+    taught = formats.instructions(chosen.described, chosen.format, layout=chosen.prompt.layout)
     return replace(chosen, mode="text", instructions=taught)
 
 
 def rechoose(chosen: ToolMode, tool_mode: ToolModeName, endpoint: Endpoint | None = None) -> ToolMode:
     """Return the same choice for another tool mode or another endpoint."""
-    return choose_tool_mode(
+    again = choose_tool_mode(
         endpoint or chosen.endpoint,
         chosen.tools,
         tool_mode,
@@ -193,7 +228,20 @@ def rechoose(chosen: ToolMode, tool_mode: ToolModeName, endpoint: Endpoint | Non
         aliases=chosen.aliases,
         prompt=chosen.prompt,
         text_calls=chosen.text_calls,
+        shown=chosen.shown,
     )
+    return replace(again, found=chosen.found)
+
+
+def withhold(composed: ComposedRequest, names: Collection[str]) -> ComposedRequest:
+    """Return the request without these tools, so that calls of them do not count."""
+    if not names:
+        return composed
+    chosen = composed.chosen_mode
+    kept = Toolset([tool for tool in chosen.tools if tool.name not in names])
+    shown = Toolset([tool for tool in chosen.described if tool.name not in names])
+    found = tuple(tool for tool in chosen.found if tool.name not in names)
+    return replace(composed, chosen_mode=replace(chosen, tools=kept, shown=shown, found=found))
 
 
 def compose(
@@ -218,7 +266,7 @@ def compose(
         chosen_mode = rechoose(chosen_mode, "text")
     if is_written_as_text(conversation, chosen_mode):
         return _compose_text(conversation, chosen_mode, given, choice, nonce, boundaries)
-    tools = list(chosen_mode.tools)
+    tools = list(chosen_mode.known)
     if choice.mode == "none" and _is_ignored(choice, chosen_mode):
         tools = []
     request = Request(chosen_mode.endpoint.model, conversation, tools, given)
@@ -316,7 +364,7 @@ def _show(chosen_mode: ToolMode, choice: Choice, format: str | formats.Format) -
     """Return examples for a model that learns only from examples."""
     if not chosen_mode.endpoint.profile.weak:
         return []
-    tools = [tool for tool in chosen_mode.tools if not choice.names or tool.name in choice.names]
+    tools = [tool for tool in chosen_mode.described if not choice.names or tool.name in choice.names]
     return write_examples(tools, format, replies=choice.mode == "auto")
 
 
@@ -329,7 +377,7 @@ def _hold(chosen_mode: ToolMode, options: dict[str, Any], choice: Choice, format
     if options.get("response_format") or field in own:
         return []
     try:
-        held = constrain(chosen_mode.tools, format, choice, endpoint.quirks, weak=endpoint.profile.weak)
+        held = constrain(chosen_mode.known, format, choice, endpoint.quirks, weak=endpoint.profile.weak)
     except ConfigError as error:
         return [Loss("dropped", "options", f"no grammar constrains the reply: {error}")]
     if held:
@@ -353,13 +401,13 @@ def _teach(existing: str, chosen_mode: ToolMode, nonce: str | None, choice: Choi
     format, prompt = _format_of(chosen_mode, choice, None), chosen_mode.prompt
     taught = chosen_mode.instructions
     if nonce is not None or format != chosen_mode.format:
-        taught = formats.instructions(chosen_mode.tools, format, layout=prompt.layout, nonce=nonce)
+        taught = formats.instructions(chosen_mode.described, format, layout=prompt.layout, nonce=nonce)
     why = ""
     if prompt.compact is None:
         weak = chosen_mode.endpoint.profile.weak
         why = formats.needs_compact(f"{existing}\n\n{taught}", native=False, weak=weak) or ""
     if prompt.compact or why:
-        taught = formats.instructions(chosen_mode.tools, format, True, nonce=nonce)
+        taught = formats.instructions(chosen_mode.described, format, True, nonce=nonce)
     said = [taught, explain_results()]
     if choice.mode == "required":
         # In text mode the model learns the tool choice only from the prompt.

@@ -25,6 +25,13 @@ _refuses_tools = re.compile(
     r"|(?:unknown|unsupported|unrecogni[sz]ed) (?:parameter|field|argument|request argument)s?[^\w\n]{1,4}tools\b",
     re.IGNORECASE,
 ).search
+_refuses_system = re.compile(
+    r"system (?:role|messages?|prompts?|instructions?) (?:(?:is|are) )?not (?:supported|enabled|allowed)"
+    r"|do(?:es)? not support (?:the |a )?system (?:role|messages?|prompts?|instructions?)"
+    r"|developer instruction is not enabled",
+    re.IGNORECASE,
+).search
+_wants_turns = re.compile(r"roles must alternate", re.IGNORECASE).search
 _NO_TOOLS = 516
 """The status by which some servers say that they have no tools."""
 _cannot_read_call = re.compile(
@@ -94,6 +101,10 @@ def learn_from_error(error: object, status: int | None = None) -> Fact | None:
     words = _text_of(error)[:_MOST_OF_AN_ERROR]
     if _wants_responses(words):
         return Fact(wire="openai_responses", why=_shorten(words))
+    if _refuses_system(words):
+        return Fact(why=_shorten(words), quirks={"system_role": False, "alternates": True})
+    if _wants_turns(words):
+        return Fact(why=_shorten(words), quirks={"alternates": True})
     if status == _NO_TOOLS or _refuses_tools(words):
         return Fact(native_tool_calls=False, why=_shorten(words) or f"status {_NO_TOOLS}")
     return None
