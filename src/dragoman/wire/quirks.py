@@ -84,8 +84,8 @@ the tools."""
 
     # ---- replies ------------------------------------------------------------------------------------------------
     masks_length: bool = False
-    """The finish reason hides that the token limit truncated the reply (vLLM); the usage shows it. Calls with exactly as
-    many tokens as the limit count as truncated everywhere."""
+    """The finish reason hides that the token limit truncated the reply (vLLM); the usage shows it. A call in a reply
+    with exactly as many tokens as allowed counts as truncated everywhere."""
     final_frame: bool = True
     """A stream ends with the wire's last frame (`[DONE]`). False for servers that omit it: then the finish reason is
     the end, and a connection that breaks between the two is not detected."""
