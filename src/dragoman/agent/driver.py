@@ -48,6 +48,7 @@ from dragoman.secrets import HumanSink, ModelSink
 from dragoman.tools import Error, Ok, ToolContext, tool_from_function
 from dragoman.types import Failure, Message, Reply, Request, Tool
 from dragoman.wire.failures import Loss
+from dragoman.wire.quirks import Quirks
 
 if TYPE_CHECKING:
     from dragoman.agent.agent import Agent
@@ -64,12 +65,12 @@ class ClientPool:
     def __init__(self, connection: Connection, key: str | None) -> None:
         self._connection = connection
         self._key = key
-        self._clients: dict[tuple[str, str, str], Client] = {}
+        self._clients: dict[tuple[str, str, str, Quirks], Client] = {}
         self._key_of: tuple[str, str] | None = None
 
     def get(self, endpoint: Endpoint) -> Client:
         """Return the client of an endpoint."""
-        where = (endpoint.provider.name, endpoint.base_url, endpoint.wire)
+        where = (endpoint.provider.name, endpoint.base_url, endpoint.wire, endpoint.quirks)
         client = self._clients.get(where)
         if client is None:
             # An explicit key belongs to the first endpoint; other endpoints look up their own.
