@@ -87,6 +87,22 @@ def test_the_call_in_a_failed_generation_runs_and_the_run_goes_on(spoken: str, s
     assert [part.name for part in harbour.model.requests[1].messages[1].parts if isinstance(part, ToolCall)] == ["tide"]
 
 
+def test_one_request_without_an_agent_reads_it_too() -> None:
+    tide = dragoman.types.Tool("tide", "", {"type": "object", "properties": {"harbour": {"type": "string"}}})
+    for streams in (False, True):
+        model = ScriptedModel([answer(groq(), 400, streams=streams)] * 2)
+        settings: Any = {"tools": [tide], "transport": model}
+        if streams:
+            reply = dragoman.fold(dragoman.stream(model.endpoint(), "When?", **settings))
+        else:
+            reply = dragoman.ask(model.endpoint(), "When?", **settings)
+        [made] = [part for part in reply.message.parts if isinstance(part, ToolCall)]
+        assert (made.name, made.arguments, reply.stop) == ("tide", {"harbour": "Ribe"}, "tool_calls")
+        assert "failed_generation" in made.repairs and reply.failure is None
+        with pytest.raises(dragoman.errors.BadRequest):
+            dragoman.ask(model.endpoint(), "When?", text_calls=False, **settings)
+
+
 @both
 def test_a_failed_generation_that_cannot_be_read_is_corrected_by_the_model(streams: bool) -> None:
     broken = '<tool_call>{"name": "tide", "arguments": {"harbour": </tool_call>'

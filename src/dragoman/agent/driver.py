@@ -325,7 +325,6 @@ class Driver:
     async def _ask(self, command: do.Ask) -> Input:
         hooks = self._services.hooks
         composed = command.composed
-        withheld: tuple[str, ...] = ()
         if hooks.has("before_model"):
             try:
                 given = await hooks.ask("before_model", composed.request, change=change_request, seconds=self.left())
@@ -333,11 +332,11 @@ class Driver:
                 return self._hook_failed(failure)
             if isinstance(given, Stop):
                 return Stopped(given.reason, at=self.now())
-            withheld = tuple({tool.name for tool in composed.request.tools} - {tool.name for tool in given.tools})
+            withheld = {tool.name for tool in composed.request.tools} - {tool.name for tool in given.tools}
             composed = withhold(replace(composed, request=given), withheld)
         if self._services.run_journal is not None:
             self._services.run_journal.carry(command.delivers)
-        told = replace(await self._exchange(composed, command.deadline), withheld=withheld)
+        told = await self._exchange(composed, command.deadline)
         if not hooks.has("after_model"):
             return told
         usage, model = told.reply.usage, told.model

@@ -90,7 +90,6 @@ from dragoman.agent.replies import (
     judge_failure,
     only_refused,
     read_answer,
-    recover_reply,
     unwrap_answer,
     write_answer,
 )
@@ -100,6 +99,7 @@ from dragoman.agent.tokens import Estimate
 from dragoman.agent.turn import CallNews, CallTurn, MistakeBudget, PermissionState
 from dragoman.agent.watch import Watch, is_starved
 from dragoman.extraction import ConversationContext, Extraction
+from dragoman.extraction.judge import RECOVERED
 from dragoman.extraction.tool_mode import ComposedRequest, Mode, answer_parts, find_breach
 from dragoman.providers.facts import cannot_read_call
 from dragoman.types import Failure, InvalidCall, Message, Part, Reply, Text, ToolCall, ToolResult, Usage
@@ -395,11 +395,7 @@ class Machine:
             size = self.estimate.characters(request.messages, request.tools)
             self.estimate.learn(size, reply.usage.input_tokens)
         if reply.failure is not None:
-            recovered = recover_reply(told, sent.composed, self.conversation)
-            if recovered is None:
-                return self._failed(told, reply.failure)
-            self.stats.note("call_recovered", f"the endpoint could not read the reply: {reply.failure.message[:200]}")
-            told, reply = recovered, recovered.reply
+            return self._failed(told, reply.failure)
         self._was_forced = False
         self._undelivered = ()
         self._asking.end_retry()
@@ -458,6 +454,11 @@ class Machine:
         return self._next()
 
     def _note_doubts(self, found: Extraction) -> None:
+        for call in found.calls:
+            if RECOVERED in call.repairs:
+                self.stats.note(
+                    "call_recovered", f"the endpoint could not read a call of {call.name}; it was read here"
+                )
         for entry in found.refused:
             self.stats.note("refused_call", f"{entry.name}: {entry.why}")
         for suspect in found.suspects:

@@ -29,8 +29,6 @@ class Replied(Struct, frozen=True, tag="replied"):
     at: float = 0.0
     model: str = ""
     """The model that replied, if a fallback replaced the first one."""
-    withheld: tuple[str, ...] = ()
-    """The tools that a hook took out of the request. Calls of them do not count."""
 
 
 class Reviewed(Struct, frozen=True, tag="reviewed"):

@@ -6,21 +6,15 @@ import json
 import re
 from typing import Any
 
-from msgspec import structs
-
-from dragoman.agent.protocol import Replied
 from dragoman.agent.result import Category, Outcome, OutcomeKind, end
 from dragoman.agent.watch import is_blank
 from dragoman.args import load, repair
 from dragoman.errors import InvalidArguments, InvalidTool
-from dragoman.extraction import ConversationContext, Extraction
-from dragoman.extraction.tool_mode import ComposedRequest, open_reader, withhold
+from dragoman.extraction import Extraction
 from dragoman.providers import Fact, learn_from_error
-from dragoman.providers.facts import find_generation
-from dragoman.replies import unfold
 from dragoman.tools import bind, tool_from_function, tool_from_schema
 from dragoman.toolset import Toolset
-from dragoman.types import TRANSIENT_FAILURES, Failure, File, Image, Message, Reply, Text, Tool, ToolCall
+from dragoman.types import TRANSIENT_FAILURES, Failure, File, Image, Reply, Tool, ToolCall
 from dragoman.wire.failures import as_error
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -32,8 +26,6 @@ _OUTCOMES: dict[str, OutcomeKind] = {
     "context_too_long": "context_full",
 }
 _REJECTIONS = frozenset({400, 404, 405, 415, 422, 501})
-RECOVERED = "failed_generation"
-"""The repair of a call that was read out of a failure."""
 _about_tools = re.compile(r"\btools?\b|\btool_(?:choice|calls?)\b|\bfunctions?\b|function.?call", re.IGNORECASE).search
 _about_something_else = re.compile(r"tool_call_id|tool_use_id|tool messages?|tool_result", re.IGNORECASE).search
 
@@ -67,26 +59,6 @@ def rejects_tools(failure: Failure) -> bool:
     told = failure.message or str(failure.body or "")[:2000]
     is_rejection = failure.status in _REJECTIONS or failure.kind == "bad_request"
     return is_rejection and _about_tools(told) is not None and _about_something_else(told) is None
-
-
-def recover_reply(told: Replied, composed: ComposedRequest, conversation: ConversationContext) -> Replied | None:
-    """Return the reply that a failure contains, if the server could not read a call and gives the output of the model.
-
-    The output is read like any text, with the same rules. None if there is none, or if calls in text do not count.
-    """
-    failure = told.reply.failure
-    generation = find_generation(failure) if failure is not None else None
-    if not generation or not composed.chosen_mode.text_calls:
-        return None
-    composed = withhold(composed, told.withheld)
-    reply = Reply(Message("assistant", [Text(generation)]), told.reply.usage, "end", extra=told.reply.extra)
-    reader = open_reader(composed, conversation)
-    for event in unfold(reply):
-        reader.feed(event)
-    reader.close()
-    found = reader.extraction
-    calls = [structs.replace(call, repairs=(*call.repairs, RECOVERED)) for call in found.calls]
-    return structs.replace(told, reply=reply, found=structs.replace(found, calls=calls))
 
 
 def only_refused(found: Extraction) -> bool:

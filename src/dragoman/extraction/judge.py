@@ -43,9 +43,10 @@ from dragoman.formats.cursor import IMPROVISED
 from dragoman.formats.improvised.arguments import has_placeholder
 from dragoman.formats.registry import plan_for, reasoning_plan
 from dragoman.formats.thinking import ORPHANS
+from dragoman.providers.facts import find_generation
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
-from dragoman.types import Change, Fault, InvalidCall, InvalidKind, Provenance, Reply, Tool, ToolCall
+from dragoman.types import Change, Failure, Fault, InvalidCall, InvalidKind, Provenance, Reply, Tool, ToolCall
 
 if TYPE_CHECKING:
     from dragoman.formats.loose.stage import LooseParser
@@ -539,6 +540,8 @@ def _settle_opened(received: ParsedResponse, events: Iterable[Event] | None, set
 # --------------------------------------------------------------------------------------------------------------------
 # The same verdicts for a streamed reply.
 
+RECOVERED = "failed_generation"
+"""The repair of a call that was read out of a failure."""
 _LAST = (UsageReported, ReplyFailed, ReplyEnded)
 
 
@@ -558,9 +561,26 @@ class Extractor:
         self._events: list[Event] = []
         self._held: list[Event] = []
         self._reply: Reply | None = None
+        self._is_recovered = False
         self.extraction = Extraction()
 
+    def recovers(self, failure: Failure) -> bool:
+        """Whether a failure contains the output of the model, which the server could not read. It is read instead."""
+        return self.settings.text_calls and bool(find_generation(failure))
+
+    def _recover(self, failure: Failure) -> list[Event]:
+        """Read the output of the model in a failure, except for what has arrived before."""
+        self._is_recovered = True
+        generation, before = find_generation(failure) or "", "".join(self._texts)
+        rest = generation[len(before) :] if generation.startswith(before) else f"\n{generation}"
+        self._wire.append(TextDelta(rest))
+        return self.feed(rest)
+
     def feed(self, piece: str | Event, /) -> list[Event]:
+        if isinstance(piece, ReplyFailed) and self.recovers(piece.failure):
+            return self._recover(piece.failure)
+        if self._is_recovered and isinstance(piece, ReplyEnded):
+            piece = replace(piece, stop="end")
         if isinstance(piece, str):
             self._texts.append(piece)
             if self._parser is None:
@@ -597,4 +617,7 @@ class Extractor:
         received = receive(self._reply, self.settings.book.tools) if self._wire else ParsedResponse()
         received = replace(received, text="".join(self._texts))
         self.extraction = settle(received, self._events, self.settings)
+        if self._is_recovered:
+            calls = [replace(call, repairs=(*call.repairs, RECOVERED)) for call in self.extraction.calls]
+            self.extraction = replace(self.extraction, calls=calls)
         return [*events, *self._held]
