@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         RunResult as RunResult,
         Safety as Safety,
         Stop as Stop,
+        ToolPrompt as ToolPrompt,
     )
     from dragoman.client.api import aask as aask, ask as ask, astream as astream, stream as stream
     from dragoman.errors import DragomanError as DragomanError
@@ -124,6 +125,7 @@ if not TYPE_CHECKING:
             ),
             "dragoman.agent": (
                 "Agent Approval ApprovalRequest Connection ContextSettings Deny Limits RunFailed RunResult Safety Stop"
+                " ToolPrompt"
             ),
             "dragoman.client.api": "aask ask astream stream",
             "dragoman.errors": "DragomanError",

@@ -36,6 +36,12 @@ _CONNECTING = re.compile(
 _VIRAMA: Final = 9
 _SHORT_SPELLINGS: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _UNUSUAL = re.compile(r"[^\t\n\x20-\x7e]").search
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]").search
+# Colours and movements, titles and links, and then what is left alone.
+_CONTROL_SEQUENCES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # Several blanks could look like a gap between two values.
 _UNPLAIN_VALUE = re.compile(r'\A\s|\s\Z|  |"|\A\Z').search
@@ -131,6 +137,14 @@ def strip_invisible(text: str) -> tuple[str, int]:
         return text, 0
     kept = [text[at] for at in range(len(text)) if text[at] not in odd or _shapes(text, at)]
     return "".join(kept), len(text) - len(kept)
+
+
+def strip_controls(text: str) -> str:
+    """The text without control characters and the sequences that they begin, but with tabs and line breaks.
+
+    Unlike `strip_invisible`, it keeps every character that may be a part of words in some script.
+    """
+    return text if _CONTROL(text) is None else _CONTROL_SEQUENCES.sub("", text)
 
 
 def quote_value(text: str) -> str:

@@ -124,7 +124,11 @@ class Playbook:
     def fails(self, kind: Any, message: str = "", status: int | None = None, **more: Any) -> Playbook:
         """The model cannot be asked."""
         failure = Failure(kind, message, status, **more)
-        return self.receives(Replied(Reply(Message("assistant"), failure=failure), at=self.at))
+        reader = open_reader(self.ask.composed, self.machine.conversation)
+        for event in unfold(Reply(Message("assistant"), failure=failure)):
+            reader.feed(event)
+        reader.close()
+        return self.receives(Replied(reader.reply, reader.extraction, self.at))
 
     def answers(
         self,

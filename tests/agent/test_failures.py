@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from tests.agent.playbook import Playbook
 from tests.agent.toolbox import weather
 
+from dragoman.agent import Agent, Connection
 from dragoman.agent.context import ContextSettings
 from dragoman.agent.result import Limits
 from dragoman.providers import Endpoint, Fact
-from dragoman.testing import call, scripted_endpoint
+from dragoman.testing import Answer, ScriptedModel, call, scripted_endpoint
 from dragoman.types import Failure, Message, Text, ToolCall
 
 # ---- typed outcomes --------------------------------------------------------------------------------------------------
@@ -120,6 +121,31 @@ def test_an_endpoint_that_wants_another_wire_gets_it() -> None:
     play.fails("bad_request", words, 400).ends("provider_failed")
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_an_endpoint_without_a_system_role_is_asked_again_without_it(native: bool) -> None:
+    def resettle(endpoint: Endpoint, fact: Fact) -> Endpoint:
+        return replace(endpoint, quirks=replace(endpoint.quirks, **fact.quirks))
+
+    play = Playbook(weather, native=native, resettle=resettle).starts("hi").asks()
+    play.fails("bad_request", "System role not supported", 400).learns().notices("quirk_learned", "system_role = False")
+    play.asks(mode="native" if native else "text")
+    assert play.ask.composed.chosen_mode.endpoint.quirks.system_role is False
+    result = play.replies("Hello").ends("answered")
+    assert result.turns == 1
+    again = Playbook(weather, native=native, resettle=resettle).starts("hi").asks()
+    again.fails("bad_request", "System role not supported", 400).learns().asks()
+    again.fails("bad_request", "System role not supported", 400).ends("provider_failed")
+
+
+def test_an_agent_keeps_what_it_learned_of_the_messages() -> None:
+    failed = Answer(400, {}, {"error": {"message": "System role not supported"}})
+    model = ScriptedModel([failed, "one", "two"])
+    known = Agent(model.endpoint(), [weather], system="Be brief.", connection=Connection(transport=model))
+    assert [known.run("hi").text, known.run("hi").text] == ["one", "two"]
+    roles = [[message.role for message in request.messages] for request in model.requests]
+    assert roles == [["system", "user"], ["user"], ["user"]]
+
+
 def test_a_run_that_is_brought_back_after_its_agent_has_learned_goes_on_where_it_was() -> None:
     """The failure that taught the lesson stands in the journal; the agent that reads it knows the lesson already."""
     from dragoman.agent.resume import restore
@@ -139,7 +165,7 @@ THIRD = scripted_endpoint(native=False, model="third", base_url="http://third.in
 
 
 def test_the_next_model_goes_on_where_one_fails() -> None:
-    play = Playbook(weather, fallbacks=(SECOND, THIRD), limits=Limits(turns=2)).starts("hi").asks(model="scripted")
+    play = Playbook(weather, fallbacks=(SECOND, THIRD), limits=Limits(turns=3)).starts("hi").asks(model="scripted")
     play.fails("overloaded", "busy", 529).notices("model_replaced", "scripted failed (busy); second replaces it")
     play.asks(model="second", mode="native").replies(call("weather", city="Paris")).runs("weather").answers("sunny")
     play.asks(model="second").fails("unreachable", "nobody there").asks(model="third", mode="text", hearing="sunny")

@@ -6,12 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.agent.playbook import check_conversation
+from tests.agent.playbook import Playbook, check_conversation
 from tests.agent.runs import agent, wait
-from tests.agent.toolbox import decides
+from tests.agent.toolbox import decides, read
 
 import dragoman
 from dragoman.agent import Agent, Connection, Deny, Limits
+from dragoman.agent.protocol import ChildSpent
+from dragoman.agent.resume import restore
 from dragoman.extraction.trust import PROFILES, stricter
 from dragoman.testing import ScriptedModel, call
 from dragoman.tools import ToolContext
@@ -142,6 +144,66 @@ def test_parent_and_child_spend_from_one_budget() -> None:
     inner_result = result.results[0].data
     assert inner_result.outcome.kind == "token_limit"
     assert len(inner_model.requests) == 4
+
+
+def spenders(*, turns: int = 10) -> tuple[Agent, ScriptedModel]:
+    """An agent whose tool is an agent whose tool is an agent; every reply costs 40 tokens."""
+
+    def spends(script: list[Any], *tools: Any, **settings: Any) -> tuple[Agent, ScriptedModel]:
+        model = ScriptedModel(script, usage=Usage(30, 10))
+        return Agent(model.endpoint(), tools, connection=Connection(transport=model), **settings), model
+
+    @dragoman.tool(metadata={"polling": True})
+    def look() -> str:
+        return "a wall"
+
+    inner, deepest = spends([call("look")] * 3 + ["I saw a wall."], look)
+    middle, _ = spends([TASK, "done"], inner.as_tool("helper", ""))
+    outer, _ = spends([TASK, "done"], middle.as_tool("helper", ""), limits=Limits(turns=turns))
+    return outer, deepest
+
+
+def test_the_usage_and_the_turns_of_a_run_include_every_generation_below() -> None:
+    outer, _ = spenders()
+    result = wait(outer.arun("hi"))
+    middle = result.results[0].data
+    inner = middle.results[0].data
+    assert [each.turns for each in (inner, middle, result)] == [4, 6, 8]
+    assert [each.usage for each in (inner, middle, result)] == [Usage(120, 40), Usage(180, 60), Usage(240, 80)]
+
+
+def test_turns_are_shared_by_every_generation() -> None:
+    outer, deepest = spenders(turns=4)
+    result = wait(outer.arun("hi", check=False))
+    middle = result.results[0].data
+    assert result.outcome.kind == middle.outcome.kind == middle.results[0].data.outcome.kind == "turn_limit"
+    assert "agents that this run called used 3 of them" in result.outcome.reason
+    assert "of the parent run" in middle.outcome.reason
+    assert (len(deepest.requests), result.turns) == (2, 4)
+
+
+def test_what_a_child_used_before_it_was_stopped_counts() -> None:
+    async def never(request: Any) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    @dragoman.tool
+    def look() -> str:
+        return "a wall"
+
+    model = ScriptedModel([call("look"), never], usage=Usage(30, 10))
+    inner = Agent(model.endpoint(), [look], connection=Connection(transport=model))
+    result = wait(agent([TASK, "done"], inner.as_tool("helper", "", timeout=QUICK)).arun("hi"))
+    assert result.results[0].is_error and result.usage.input_tokens >= 30 and result.turns == 4
+
+
+def test_a_resumed_run_knows_what_its_children_used() -> None:
+    play = Playbook(read, limits=Limits(turns=9, tokens=200)).starts("hi").asks().replies(call("read", path="a"))
+    play.runs("read").receives(ChildSpent(Usage(70, 30), 0.0, 2)).answers("x")
+    restored = restore(play.records(), play.config)
+    assert (restored.machine.spending.turns, restored.machine.spending.usage) == (4, Usage(80, 35))
+    result = play.asks().replies("done").ends("answered")
+    assert (result.turns, result.usage) == (4, Usage(90, 40))
 
 
 def test_a_child_has_no_more_time_than_its_call() -> None:

@@ -56,7 +56,7 @@ def test_an_attempt_is_answered_with_the_form_of_a_call() -> None:
     harbour = Harbour()
     result, model = run([ATTEMPT, call("tide", harbour="Esbjerg"), "At 14:20."], harbour)
     assert (result.text, harbour.asked) == ("At 14:20.", ["Esbjerg"])
-    assert [problem.kind for problem in result.problems] == ["suspect"]
+    assert [problem.kind for problem in result.problems] == ["suspect", "history_rewritten"]
     assert "does not have the form of one" in notice_in(model)
 
 

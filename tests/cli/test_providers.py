@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dragoman.providers.registry import quirk_meanings, shipped
@@ -31,6 +33,16 @@ def test_the_table_has_one_line_per_provider_under_its_group(dragoman) -> None:
     ]  # fmt: skip
     assert f"{len(ROWS)} providers" in done.out
     assert "\x1b" not in done.out
+
+
+def test_rows_of_the_settings_are_known(dragoman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "own.toml"
+    monkeypatch.setenv("DRAGOMAN_CONFIG", str(path))
+    path.write_text('[providers.mine]\nbase_url = "http://10.0.0.9:8000/v1"\n', encoding="utf-8")
+    path.chmod(0o600)
+    assert "\nmine " in dragoman("providers").out
+    assert "http://10.0.0.9:8000/v1" in dragoman("providers", "mine").out
+    assert dragoman("providers", "mine:some-model", "--json").data["base_url"] == "http://10.0.0.9:8000/v1"
 
 
 def test_a_key_that_is_set_is_named_and_never_shown(dragoman, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ THOUGHT = sse([{"choices": [{"delta": {"reasoning_content": "42"}, "finish_reaso
 
 def _readings(quirks: Quirks) -> list[Any]:
     codec = wire.get("openai_chat", quirks)
-    sent = codec.prepare(Request("m", [Message("user", [Text("Hi")])], TOOLS, {"max_tokens": 9}))
+    sent = codec.prepare(Request("m", [Message("user", [Text("Hi")])], TOOLS, {"max_tokens": 8}))
     seen = []
     for data, is_clean in ((CUT, True), (CUT, False), (CUT + b"data: [DONE]\n\n", True), (THOUGHT, True)):
         stream = codec.reply_stream(sent)
@@ -112,6 +112,8 @@ QUIRKS: dict[str, tuple[Any, Columns]] = {
     "parallel_flag": (False, {}),
     "developer_role": (True, {}),
     "system_first": (True, {}),
+    "system_role": (False, {}),
+    "tool_stream": (True, {}),
     "needs_user": (True, {}),
     "alternates": (True, {}),
     "bridges_results": (True, {}),

@@ -343,8 +343,8 @@ PROFILE_CLAIMS: dict[str, Callable[[Profile], bool]] = {
     "Thinking blocks return unchanged, with their signatures, before the calls they led to.": lambda _: signed(
         "anthropic"
     ),
-    "Its template knows no tools; it was trained on calls as Python.": lambda profile: (
-        has_no_tools(profile) and profile.format == "tool_code"
+    "Its template knows no tools and no system role; it was trained on calls as Python.": lambda profile: (
+        has_no_tools(profile) and profile.format == "tool_code" and profile.quirks["system_role"] is False
     ),
     "The first call of each step carries a thought signature that must return with it.": lambda _: signs_calls(
         "gemini"

@@ -78,9 +78,15 @@ def test_threat_17_every_setting_that_could_loosen_anything_is_tried_here() -> N
         setting.name for setting in kinds("user_only", "user_union") if not setting.name.startswith("options.")
     }
     assert untouchable == set(FORBIDDEN)
-    assert {setting.name for setting in kinds("stricter")} | {"approval_seconds"} == set(LOOSER)
+    # The default of `text_calls` is its loosest value; the next test is about it.
+    assert {setting.name for setting in kinds("stricter")} | {"approval_seconds"} == {*LOOSER, "text_calls"}
     assert {setting.name for setting in kinds("union")} == {"ask", "deny", "secrets"}, "adding tightens"
     assert {setting.name for setting in kinds("narrow")} == {"builtin"}
+
+
+def test_threat_17_a_project_cannot_switch_on_calls_in_text(place: Place) -> None:
+    assert place.load("text_calls = true\n", user="text_calls = false\n")["text_calls"] is False
+    assert place.load("text_calls = false\n")["text_calls"] is False
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)

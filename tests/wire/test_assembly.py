@@ -219,12 +219,21 @@ def test_only_the_last_call_falls_to_the_limit() -> None:
 
 
 def test_a_limit_behind_another_finish_reason_is_seen_in_the_usage() -> None:
+    """The server of an unknown vendor may be vLLM, so the exact limit counts everywhere."""
     usage = framing.encode_sse(None, '{"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 9}}')
-    request = Request("m", [Message("user", [Text("go")])], options={"max_tokens": 9})
-    chunks = [chunk(piece(0, "i", "a", '{"x": 1}')), chunk(finish="tool_calls"), usage, DONE]
-    vllm = Quirks(masks_length=True)
-    assert read(*chunks, quirks=vllm, sent=get("openai_chat", vllm).prepare(request)).stop == "length"
-    assert read(*chunks, sent=get("openai_chat").prepare(request)).stop == "tool_calls"
+    for quirks in (Quirks(), Quirks(masks_length=True)):
+        for finish, limit, wanted in (
+            ("tool_calls", 9, "length"),
+            ("tool_calls", 8, "length" if quirks.masks_length else "tool_calls"),
+            ("tool_calls", 10, "tool_calls"),
+            ("tool_calls", None, "tool_calls"),
+            ("stop", 9, "length" if quirks.masks_length else "tool_calls"),
+        ):
+            chunks = [chunk(piece(0, "i", "a", '{"x": 1}')), chunk(finish=finish), usage, DONE]
+            request = Request("m", [Message("user", [Text("go")])], options={"max_tokens": limit} if limit else {})
+            reply = read(*chunks, quirks=quirks, sent=get("openai_chat", quirks).prepare(request))
+            assert reply.stop == wanted, (quirks, finish, limit)
+            assert bool(reply.invalid) is (wanted == "length"), "a call that may be cut does not run"
 
 
 def test_a_server_without_a_last_frame_is_a_quirk() -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from dragoman.agent.settings import Connection as Connection, Safety as Safety
     from dragoman.agent.watch import WatchSettings as WatchSettings
+    from dragoman.extraction.tool_mode import ToolPrompt as ToolPrompt
     from dragoman.policy import (
         Decision as Decision,
         Policy as Policy,
@@ -55,6 +56,7 @@ else:
             "dragoman.agent.result": "Limits Outcome Problem RunFailed RunResult",
             "dragoman.agent.settings": "Connection Safety",
             "dragoman.agent.watch": "WatchSettings",
+            "dragoman.extraction.tool_mode": "ToolPrompt",
             "dragoman.policy": "Decision Policy Rule Rules read_rule",
         },
     )

@@ -29,7 +29,8 @@ from dragoman.agent.tokens import window
 from dragoman.client import portal
 from dragoman.errors import ConfigError, InvalidTool
 from dragoman.extraction.echo_reader import UNTRUSTED
-from dragoman.extraction.tool_mode import ToolMode, choose_tool_mode
+from dragoman.extraction.offers import is_large, search_tool
+from dragoman.extraction.tool_mode import ToolMode, check_text_calls, choose_tool_mode
 from dragoman.extraction.trust import get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy, RunSummary
 from dragoman.keywords import known_keywords
@@ -88,6 +89,7 @@ class Agent(Generic[DepsT]):
         base_url: str = "",
         key: str | None = None,
         tool_mode: ToolModeName = "auto",
+        text_calls: bool = True,
         mode: Mode | None = None,
         allow: Iterable[str] = (),
         ask: Iterable[str] = (),
@@ -122,6 +124,8 @@ class Agent(Generic[DepsT]):
         self.answer = answer
         self.options = dict(options or {})
         self.tool_mode: ToolModeName = _choose(tool_mode, get_args(ToolModeName), "tool_mode")
+        self.text_calls = text_calls
+        check_text_calls(tool_mode, text_calls=text_calls)
         self.hooks = Hooks(hooks)
         self.listeners = tuple(listeners)
         self._needs_nonce = self.safety.nonce or get_profile(self.safety.trust).needs_nonce
@@ -430,37 +434,45 @@ class Agent(Generic[DepsT]):
         form = answer_tool(wanted, offered) if wanted is not None else None
         if form is not None:
             offered = Toolset([*offered, form])
-        parent = start.parent
+        parent, prompt = start.parent, self.context.tool_prompt
+        room = window(self.endpoint, self.context.window)
+        is_big = is_large(offered, room, compact=prompt.compact, asked=prompt.defer)
+        search = search_tool(offered) if is_big and prompt.defer != 0 else None
+        complete = offered if search is None else Toolset([*offered, search])
         policy, approver, trust = self.policy, start.approve or self.approve, self.safety.trust
+        text_calls = self.text_calls
         parent_rules = parent.machine.permissions.chain if parent is not None else ()
         if parent is not None:
             above = parent.machine.config
             policy, approver = join_policies(policy, above.policy), parent.services.approver
             trust = stricter(trust, above.trust)
+            text_calls = text_calls and above.text_calls
         return RunConfig(
             self.endpoint,
-            offered,
+            complete,
             start.limits or self.limits,
             self.rules,
             parent_rules,
             policy,
             self._safety.is_boxed(self.rules, parent_rules),
-            tool_mode=self.tool_mode,
+            tool_mode=self.tool_mode if text_calls or self.tool_mode != "text" else "native",
+            text_calls=text_calls,
             trust=trust,
             options={**self.options, **(start.options or {})},
             aliases=dict(self.safety.aliases),
             watch=self.safety.watch,
             has_approver=approver is not None or self._may_defer(parent),
             has_reviewers=self.hooks.under(parent.services.hooks if parent is not None else None).has("before_tool"),
+            search=search,
             answer=form,
             nonce=self._needs_nonce,
-            window=window(self.endpoint, self.context.window),
+            window=room,
             context=self.context,
             fallbacks=self._fallbacks,
             price=self._price,
             resettle=self._resettle,
             seed=os.urandom(16),
-            chosen_mode=self._choose_mode() if offered is self.tools and parent is None else None,
+            chosen_mode=self._choose_mode() if offered is self.tools and parent is None and not is_big else None,
             run_id=start.run_id,
             session=start.session,
         )
@@ -513,7 +525,13 @@ class Agent(Generic[DepsT]):
         if self._chosen_mode is None:
             safety = self.safety
             self._chosen_mode = choose_tool_mode(
-                self.endpoint, self.tools, self.tool_mode, trust=safety.trust, aliases=dict(safety.aliases)
+                self.endpoint,
+                self.tools,
+                self.tool_mode,
+                trust=safety.trust,
+                aliases=dict(safety.aliases),
+                prompt=self.context.tool_prompt,
+                text_calls=self.text_calls,
             )
         return self._chosen_mode
 
@@ -539,6 +557,7 @@ class Agent(Generic[DepsT]):
         for each, model in zip(self._fallbacks, self._given_fallbacks, strict=True):
             given = model if _is_same(endpoint, each) else given
         if isinstance(given, Endpoint):
+            given = replace(given, quirks=replace(given.quirks, **fact.quirks)) if fact.quirks else given
             if fact.native_tool_calls is None:
                 return given
             able = replace(given.capabilities, native_tool_calls=fact.native_tool_calls)

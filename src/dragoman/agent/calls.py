@@ -23,7 +23,8 @@ from dragoman.agent.turn import TOO_LATE, UNKNOWN_OUTCOME
 from dragoman.errors import InvalidArguments
 from dragoman.own_code import shield_imports
 from dragoman.policy import Decision
-from dragoman.tools import Answer, BoundCall, Error, ToolContext, answer_sync, bind, run_async, to_answer, to_result
+from dragoman.tools import Answer, BoundCall, Error, ToolContext, answer_sync, bind, run_async, to_answer
+from dragoman.tools.results import replace_result
 from dragoman.types import JsonObject, Operand, Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ class Calls:
         cancelling = threading.Event()
         bound = self._bind(planned, turn, cancelling, seconds)
         if isinstance(bound, CallOutcome):
-            await self._answer(call, bound, 0.0)
+            await self._answer(call, tool, bound, 0.0)
             return
         if not await self._start(planned, turn):
             return
@@ -274,7 +275,7 @@ class Calls:
         if ran.abandoned:
             driver.abandoned += 1
             driver.note("tool_abandoned", f"{call.name} did not stop after its timeout and may still be running")
-        await self._answer(call, ran, driver.now() - began)
+        await self._answer(call, tool, ran, driver.now() - began)
 
     def _bind(
         self, planned: Planned, turn: int, cancelling: threading.Event, seconds: float
@@ -312,9 +313,9 @@ class Calls:
         driver.emit(ToolStarted(call, turn))
         return True
 
-    async def _answer(self, call: ToolCall, ran: CallOutcome, seconds: float) -> None:
+    async def _answer(self, call: ToolCall, tool: Tool, ran: CallOutcome, seconds: float) -> None:
         driver = self._driver
-        result, stop = await self._show_result(call, ran.answer.result)
+        result, stop = await self._show_result(call, tool, ran.answer.result)
         if self._services.model_sink is not None:
             result = hide_secrets(result, self._services.model_sink)
         answer = ran.answer
@@ -324,14 +325,14 @@ class Calls:
         if stop is not None:
             await driver.tell(stop)
 
-    async def _show_result(self, call: ToolCall, result: ToolResult) -> tuple[ToolResult, Stopped | None]:
+    async def _show_result(self, call: ToolCall, tool: Tool, result: ToolResult) -> tuple[ToolResult, Stopped | None]:
         """Return the result after all hooks. A result that one of them could not see is withheld."""
         driver, hooks = self._driver, self._services.hooks
         if not hooks.has("after_tool"):
             return result, None
 
         def change(before: ToolResult, given: Any) -> ToolResult:
-            return given if isinstance(given, ToolResult) else to_result(given, call)
+            return replace_result(given, call, tool, max_output=self._services.max_output)
 
         try:
             shown = await hooks.ask("after_tool", result, call, change=change, seconds=driver.left())

@@ -39,6 +39,8 @@ class RunConfig(Struct, frozen=True):
     sandboxed: bool = False
     """Whether commands run in a sandbox that passed its check. It is checked only if a mode depends on it."""
     tool_mode: ToolModeName = "auto"
+    text_calls: bool = True
+    """Whether calls in text count."""
     trust: str | Profile = "default"
     options: dict[str, Any] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
@@ -46,6 +48,8 @@ class RunConfig(Struct, frozen=True):
     has_approver: bool = False
     has_reviewers: bool = False
     """Whether hooks see every call before it runs."""
+    search: Tool | None = None
+    """The tool that finds deferred tools, one of `tools`; None if there cannot be any."""
     answer: Tool | None = None
     """The tool that receives a structured answer. Its one parameter is `answer`."""
     nonce: bool = False

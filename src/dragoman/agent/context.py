@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from dragoman.agent.tokens import Estimate
 from dragoman.errors import ConfigError
 from dragoman.extraction.echo_reader import SUMMARY as NOTE
+from dragoman.extraction.tool_mode import ToolPrompt
 from dragoman.tools.results import cut_text
 from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Tool, ToolCall, ToolResult
 
@@ -520,7 +521,7 @@ def _words(result: ToolResult) -> str:
 
 
 class ContextSettings(Struct, frozen=True, kw_only=True):
-    """When a conversation is compacted, and to which size."""
+    """When a conversation is compacted, and to which size; and what a request says about tools."""
 
     window: int | None = None
     """The context window of the model in tokens; None uses the known value of the model."""
@@ -536,6 +537,10 @@ class ContextSettings(Struct, frozen=True, kw_only=True):
     """The maximum number of characters of one tool result; None uses the default of the tools."""
     summary: bool = False
     """At a turn, mistake or loop limit, ask once more, without tools, for a summary."""
+    wrap_up: bool = True
+    """Tell the model before its last turn that it is the last."""
+    tool_prompt: ToolPrompt = ToolPrompt()
+    """How tools are described to the model."""
 
 
 def budget_for(

@@ -25,6 +25,7 @@ from dragoman.agent.machine import Machine
 from dragoman.agent.protocol import (
     Approved,
     Cancelled,
+    ChildSpent,
     Compacted,
     Denied,
     Input,
@@ -41,12 +42,13 @@ from dragoman.agent.settings import Connection
 from dragoman.client.client import Client
 from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
 from dragoman.extraction import Extractor
-from dragoman.extraction.tool_mode import ComposedRequest, open_reader
+from dragoman.extraction.tool_mode import ComposedRequest, open_reader, withhold
 from dragoman.providers import Endpoint, Fact
 from dragoman.secrets import HumanSink, ModelSink
 from dragoman.tools import Error, Ok, ToolContext, tool_from_function
 from dragoman.types import Failure, Message, Reply, Request, Tool
 from dragoman.wire.failures import Loss
+from dragoman.wire.quirks import Quirks
 
 if TYPE_CHECKING:
     from dragoman.agent.agent import Agent
@@ -63,12 +65,12 @@ class ClientPool:
     def __init__(self, connection: Connection, key: str | None) -> None:
         self._connection = connection
         self._key = key
-        self._clients: dict[tuple[str, str, str], Client] = {}
+        self._clients: dict[tuple[str, str, str, Quirks], Client] = {}
         self._key_of: tuple[str, str] | None = None
 
     def get(self, endpoint: Endpoint) -> Client:
         """Return the client of an endpoint."""
-        where = (endpoint.provider.name, endpoint.base_url, endpoint.wire)
+        where = (endpoint.provider.name, endpoint.base_url, endpoint.wire, endpoint.quirks)
         client = self._clients.get(where)
         if client is None:
             # An explicit key belongs to the first endpoint; other endpoints look up their own.
@@ -256,6 +258,9 @@ class Driver:
         while self._problems:
             # Problems come before the input: after the last input, the machine composes the result, which lists them.
             await self._record(self._problems.popleft())
+        spent = self.machine.spending.take_children()
+        if spent is not None:
+            await self._record(ChildSpent(*spent, at=self.now()))
         await self._record(told)
 
     async def _record(self, told: Input) -> None:
@@ -328,7 +333,8 @@ class Driver:
                 return self._hook_failed(failure)
             if isinstance(given, Stop):
                 return Stopped(given.reason, at=self.now())
-            composed = replace(composed, request=given)
+            withheld = {tool.name for tool in composed.request.tools} - {tool.name for tool in given.tools}
+            composed = withhold(replace(composed, request=given), withheld)
         if self._services.run_journal is not None:
             self._services.run_journal.carry(command.delivers)
         told = await self._exchange(composed, command.deadline)
@@ -406,7 +412,7 @@ class Driver:
         for event in unfold(reply):
             reader.feed(event)
         reader.close()
-        return Replied(reply, reader.extraction, told.at, told.model)
+        return replace(told, reply=reply, found=reader.extraction)
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 

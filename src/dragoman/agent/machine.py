@@ -12,7 +12,7 @@ to do next); `protocol` defines both. The driver executes each command and answe
     Emit, CancelTools, RememberFact              nothing
     Finish, Defer                                nothing: the run is over, or waits for an approval
 
-Steered, ProblemNoted, Stopped, Cancelled and Ticked answer no command; they may arrive at any time.
+Steered, ProblemNoted, ChildSpent, Stopped, Cancelled and Ticked answer no command; they may arrive at any time.
 
 A run is in one of four states. Three have an attribute of their own, and at most one of these is set:
 
@@ -69,6 +69,7 @@ from dragoman.agent.events import Asked, Noticed, ToolEnded, TurnEnded
 from dragoman.agent.protocol import (
     Ask,
     Cancelled,
+    ChildSpent,
     Command,
     Compact,
     Compacted,
@@ -84,14 +85,23 @@ from dragoman.agent.protocol import (
     Ticked,
     ToolAnswered,
 )
-from dragoman.agent.replies import is_empty, judge_failure, only_refused, read_answer, unwrap_answer, write_answer
+from dragoman.agent.replies import (
+    is_empty,
+    judge_failure,
+    only_refused,
+    read_answer,
+    unwrap_answer,
+    write_answer,
+)
 from dragoman.agent.requests import RequestBuilder, untrusted_tool_texts
-from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spending, add_usage, end
+from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spending, add_cost, add_usage, end
 from dragoman.agent.tokens import Estimate
 from dragoman.agent.turn import CallNews, CallTurn, MistakeBudget, PermissionState
 from dragoman.agent.watch import Watch, is_starved
 from dragoman.extraction import ConversationContext, Extraction
+from dragoman.extraction.judge import RECOVERED
 from dragoman.extraction.tool_mode import ComposedRequest, Mode, answer_parts, find_breach
+from dragoman.providers.facts import cannot_read_call
 from dragoman.types import Failure, InvalidCall, Message, Part, Reply, Text, ToolCall, ToolResult, Usage
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -107,6 +117,7 @@ class RunStats:
         self.cost: float | None = 0.0
         self.last_usage = Usage()
         self.last_cost: float | None = None
+        self.child_turns = 0
         self._model = ""
         self.calls: list[ToolCall | InvalidCall] = []
         self.results: list[ToolResult] = []
@@ -119,7 +130,13 @@ class RunStats:
         self._model = model
         self.last_usage, self.last_cost = usage, cost
         self.usage = add_usage(self.usage, usage)
-        self.cost = None if self.cost is None or cost is None else self.cost + cost
+        self.cost = add_cost(self.cost, cost)
+
+    def add_child(self, told: ChildSpent) -> None:
+        """Add what child runs have used."""
+        self.usage = add_usage(self.usage, told.usage)
+        self.cost = add_cost(self.cost, told.cost)
+        self.child_turns += told.turns
 
     def note(self, kind: str, message: str) -> None:
         """Add a problem, or a measure against one."""
@@ -138,7 +155,7 @@ class RunStats:
             list(self.calls),
             self.usage,
             self.cost,
-            turns,
+            turns + self.child_turns,
             list(self._problems),
             self._config.run_id,
             self._config.session,
@@ -152,6 +169,7 @@ class RunStats:
 _SUMMARY = "You cannot call tools any more. Say briefly what you found, what you did, and what is still open."
 _BLANK = "Your last reply was empty. Answer in words, or call a tool."
 _ANSWER = "Give the answer by calling {name}, with the answer in the form that its schema asks for."
+_LAST = "This is your last reply: there is no turn after it, and you would not see the results of more calls. "
 _FAULTY = "The answer does not fit the form that was asked for: {faults}. Give it again."
 _SUMMARISED: frozenset[OutcomeKind] = frozenset({"turn_limit", "looping", "mistake_limit"})
 
@@ -223,6 +241,12 @@ class Machine:
         if isinstance(told, ProblemNoted):
             self.stats.note(told.kind, told.message)
             return []
+        if isinstance(told, ChildSpent):
+            self.stats.add_child(told)
+            if self.permissions.past is not None:
+                # In a replay no child adds to the budget itself.
+                self.spending.add(told.usage, told.cost, told.turns)
+            return []
         is_late = self.deadline is not None and self._now >= self.deadline
         return self._run_out(told) if is_late else self._dispatch(told)
 
@@ -269,17 +293,23 @@ class Machine:
 
     def _next(self) -> list[Command]:
         """Ask the model, unless a limit is reached or the conversation has to be compacted first."""
-        limits = self.config.limits
         exceeded = self.spending.exceeded()
         if exceeded is not None:
             return self._limit(*exceeded)
-        if self._asks >= limits.turns:
-            return self._limit("turn_limit", f"the turn limit of {self._asks} is reached")
+        if not self.spending.turns_left():
+            return self._limit("turn_limit", self._explain_turns())
         notice = [Message("user", [Text(self._notice)])] if self._notice else []
         self._add(*notice, *self._steering)
         self._steering = []
         self._notice = ""
         return self._shorten() or self._send()
+
+    def _explain_turns(self) -> str:
+        used, own = self.spending.turns, self.config.limits.turns
+        if used < own:
+            return "the turn limit of the parent run is reached"
+        others = f"; agents that this run called used {used - self._asks} of them" if used > self._asks else ""
+        return f"the turn limit of {own} is reached{others}"
 
     def _shorten(self, *, overflowed: bool = False) -> list[Command]:
         """Request a compaction if the conversation no longer fits."""
@@ -288,7 +318,7 @@ class Machine:
         config = self.config
         budget = budget_for(
             self.messages,
-            config.tools.tools,
+            self._asking.described,
             self.estimate,
             config.window,
             config.context,
@@ -308,12 +338,25 @@ class Machine:
         self.stats.note("compacted", words)
         return [Emit(Noticed("compacted", words, self._asks)), *self._next()]
 
+    def _say_last(self) -> str | None:
+        """Return the hint before the last turn. It is no part of the conversation, so that the prompt stays stable."""
+        is_last = self._asks > 0 and self._asking.mode and self.spending.turns_left() == 1
+        if not is_last or not self.config.context.wrap_up:
+            return None
+        answer = self.config.answer
+        return _LAST + (_ANSWER.format(name=answer.name) if answer is not None else "Answer now, with what you have.")
+
     def _send(self, *, offers_tools: bool = True) -> list[Command]:
+        if offers_tools:
+            self._nudge = "\n".join(filter(None, (self._nudge, self._say_last()))) or None
         composed = self._asking.write(self.messages, self._nudge, offers_tools=offers_tools)
         asked = len(self.messages) + (self._nudge is not None)
         self._nudge = None
         closed = self._close_turn()
-        self._asks += 1
+        for kind, words in self._asking.take_news():
+            self.stats.note(kind, words)
+            closed.append(Emit(Noticed(kind, words, self._asks + 1)))
+        self._count_turn(1)
         self._open_turn = self._asks
         self._turn_began = self._now
         self._was_compacted = False
@@ -323,11 +366,16 @@ class Machine:
             self._asks,
             chosen_mode.endpoint.model,
             asked,
-            len(chosen_mode.tools),
+            len(chosen_mode.known),
             chosen_mode.mode,
             chosen_mode.endpoint.provider.name,
         )
         return [*closed, Emit(event), self._ask]
+
+    def _count_turn(self, number: int) -> None:
+        """Count a request, or take back one that got no reply."""
+        self._asks += number
+        self.spending.add(Usage(), 0.0, number)
 
     def _turn_deadline(self) -> float | None:
         seconds = self.config.limits.turn_seconds
@@ -350,6 +398,7 @@ class Machine:
             return self._failed(told, reply.failure)
         self._was_forced = False
         self._undelivered = ()
+        self._asking.end_retry()
         fact = self._asking.confirm()
         learned: list[Command] = [RememberFact(fact.fact, fact.endpoint)] if fact is not None else []
         if self._summarising is not None:
@@ -405,6 +454,11 @@ class Machine:
         return self._next()
 
     def _note_doubts(self, found: Extraction) -> None:
+        for call in found.calls:
+            if RECOVERED in call.repairs:
+                self.stats.note(
+                    "call_recovered", f"the endpoint could not read a call of {call.name}; it was read here"
+                )
         for entry in found.refused:
             self.stats.note("refused_call", f"{entry.name}: {entry.why}")
         for suspect in found.suspects:
@@ -494,19 +548,23 @@ class Machine:
             self._was_forced = True
             demanded = self._shorten(overflowed=True)
             if demanded:
-                self._asks -= 1
+                self._count_turn(-1)
                 return demanded
         kind, words = "tools_rejected", ""
         learned: list[Command] = []
-        fact = self._asking.relearn(failure)
+        is_unread = cannot_read_call(failure)
+        fact = self._asking.relearn(failure) if not is_unread else None
+        if is_unread:
+            # The endpoint takes tools, and could not read this one reply: nothing is learned.
+            kind, words = "call_unread", self._asking.retry_otherwise(failure) or ""
         if fact is not None:
-            words = fact.words
+            kind, words = ("quirk_learned" if fact.fact.quirks else kind), fact.words
             learned = [RememberFact(fact.fact, fact.endpoint)] if fact.is_sure else []
-        elif not told.reply.message.parts and not told.found.text:
+        elif not words and not told.reply.message.parts and not told.found.text:
             kind, words = "model_replaced", self._asking.replace_model(failure) or ""
         if not words:
             return None
-        self._asks -= 1
+        self._count_turn(-1)
         self.stats.note(kind, words)
         return [*learned, Emit(Noticed(kind, words, self._open_turn)), *self._next()]
 

@@ -151,6 +151,15 @@ class ProblemNoted(Struct, frozen=True, tag="problem_noted"):
     at: float = 0.0
 
 
+class ChildSpent(Struct, frozen=True, tag="child_spent"):
+    """Child runs, which tools of this run started, have used this much."""
+
+    usage: Usage
+    cost: float | None = None
+    turns: int = 0
+    at: float = 0.0
+
+
 class Ticked(Struct, frozen=True, tag="ticked"):
     """Time has passed."""
 
@@ -170,6 +179,7 @@ Input = (
     | Cancelled
     | Stopped
     | ProblemNoted
+    | ChildSpent
     | Ticked
 )
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.agent.config import RunConfig, SeededNonces
 from dragoman.agent.records import canonical
 from dragoman.agent.replies import judge_failure, learn_from, rejects_tools
+from dragoman.extraction.leaks import settle_confirmed
+from dragoman.extraction.offers import choose_offer, compact_tool, found_tools, limit_for, search_tool
 from dragoman.extraction.tool_mode import (
+    COMPACT,
     ComposedRequest,
     Mode,
     ToolMode,
     choose_tool_mode,
     compose,
     is_written_as_text,
+    rechoose,
 )
 from dragoman.providers import Endpoint, Fact
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, InvalidCall, Message, Text, Tool, ToolCall, ToolModeName, ToolResult
-from dragoman.wire.options import read_choice
+from dragoman.wire.options import Choice, read_choice
 
 # --------------------------------------------------------------------------------------------------------------------
 # Untrusted text that exists before the conversation: the definitions of tools that come from servers.
@@ -67,6 +72,12 @@ class RequestBuilder:
         self._taught: set[tuple[str, str, bool | None]] = set()
         self._unsure: LearnedFact | None = None
         self._has_escalated = False
+        self._retries: ToolMode | None = None
+        self._noted: set[tuple[str, str]] = set()
+        self._news: list[tuple[str, str]] = []
+        self._plain = Toolset([tool for tool in config.tools if tool is not config.search])
+        self._found: dict[str, Tool] = {}
+        self._defers = self._is_compact = False
         self._chosen_mode = config.chosen_mode or self._settle(config.endpoint, config.tool_mode)
 
     @property
@@ -80,6 +91,11 @@ class RequestBuilder:
         return self._chosen_mode.mode
 
     @property
+    def described(self) -> Sequence[Tool]:
+        """The tools that the requests describe, as far as they do not change."""
+        return self._chosen_mode.described.tools
+
+    @property
     def max_tokens(self) -> int | None:
         return self._options.get("max_tokens")
 
@@ -87,15 +103,38 @@ class RequestBuilder:
         self, messages: Sequence[Message], nudge: str | None = None, *, offers_tools: bool = True
     ) -> ComposedRequest:
         """Build the next request. `nudge` is a last message that is not part of the conversation."""
-        chosen_mode = self._chosen_mode
+        chosen_mode = self._load(messages, self._retries or self._chosen_mode)
         if not offers_tools:
             chosen_mode = choose_tool_mode(self.endpoint, Toolset(()), trust=self._config.trust)
-        conversation = [*messages, *([Message("user", [Text(nudge)])] if nudge is not None else [])]
+        conversation = [*self._clean(messages), *([Message("user", [Text(nudge)])] if nudge is not None else [])]
         nonce = self._nonces.next() if self._config.nonce and chosen_mode.mode == "text" else None
         boundaries = self._draw_boundaries(conversation, chosen_mode)
         composed = compose(conversation, chosen_mode, self._options, nonce=nonce, boundaries=boundaries)
         self._boundaries = composed.boundaries or self._boundaries
+        for loss in composed.losses:
+            if loss.rule == COMPACT:
+                self.note("compact_prompt", loss.detail)
         return composed
+
+    def _clean(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the conversation as the model receives it: it does not learn the form of calls that leaked."""
+        if not self._config.text_calls:
+            return list(messages)
+        clean = settle_confirmed(messages, self._config.tools, aliases=self._config.aliases)
+        for rewrite in clean.rewrites:
+            self.note("history_rewritten", str(rewrite))
+        return clean.messages
+
+    def note(self, kind: str, words: str) -> None:
+        """Keep what changed a request, until the machine takes it. The same words count once."""
+        if (kind, words) not in self._noted:
+            self._noted.add((kind, words))
+            self._news.append((kind, words))
+
+    def take_news(self) -> list[tuple[str, str]]:
+        """Return what changed the requests since the last call, as kinds and words."""
+        news, self._news = self._news, []
+        return news
 
     def _draw_boundaries(self, messages: Sequence[Message], chosen_mode: ToolMode) -> tuple[str, ...]:
         """Return one boundary for each turn with results. Old ones stay, so that a prompt cache still matches."""
@@ -112,7 +151,50 @@ class RequestBuilder:
 
     def _settle(self, endpoint: Endpoint, mode: ToolModeName) -> ToolMode:
         config = self._config
-        return choose_tool_mode(endpoint, config.tools, mode, trust=config.trust, aliases=config.aliases)
+        chosen = choose_tool_mode(
+            endpoint,
+            config.tools,
+            mode,
+            trust=config.trust,
+            aliases=config.aliases,
+            prompt=config.context.tool_prompt,
+            text_calls=config.text_calls,
+            shown=self._plain if config.search is not None else None,
+        )
+        shown = self._choose_shown(chosen)
+        return chosen if shown is None else rechoose(replace(chosen, shown=shown), mode)
+
+    def _choose_shown(self, chosen: ToolMode) -> Toolset | None:
+        """Return the tools to describe, if that is not all of them, or if their definitions are to be short."""
+        config, prompt, is_native = self._config, self._config.context.tool_prompt, chosen.mode == "native"
+        if not chosen.mode or (config.search is None and not is_native):
+            return None
+        keep = {*(read_choice(self._options) or Choice()).names, *([config.answer.name] if config.answer else [])}
+        limit = limit_for(config.window, native=is_native, asked=prompt.defer) if config.search is not None else None
+        offer = choose_offer(
+            self._plain,
+            limit,
+            window=config.window,
+            # In text mode the instructions are shortened, and not the definitions. Only the size counts here.
+            compact=prompt.compact if is_native else True,
+            keep=keep,
+        )
+        if offer.why and (is_native or len(offer.deferred)):
+            self.note("tools_deferred" if len(offer.deferred) else "compact_definitions", offer.why)
+        shown = list(offer.shown if is_native else (tool for tool in self._plain if tool.name in offer.shown.names))
+        self._is_compact = offer.is_compact and is_native
+        self._defers = bool(len(offer.deferred))
+        if config.search is None and not self._is_compact:
+            return None
+        return Toolset([*shown, *([search_tool(self._plain, offer.deferred)] if self._defers else [])])
+
+    def _load(self, messages: Sequence[Message], chosen: ToolMode) -> ToolMode:
+        """Return the tool mode with the tools that the model has found so far. None of them is ever left out again."""
+        if not self._defers or chosen.shown is None:
+            return chosen
+        for tool in found_tools(messages, self._plain):
+            self._found.setdefault(tool.name, compact_tool(tool) if self._is_compact else tool)
+        return replace(chosen, found=tuple(self._found[name] for name in self._found if not chosen.shows(name)))
 
     # ---- adaptation --------------------------------------------------------------------------------------------------
 
@@ -137,8 +219,21 @@ class RequestBuilder:
             return None
         before = self.endpoint.model
         self._chosen_mode = self._settle(self._fallbacks.pop(0), self._config.tool_mode)
-        self._unsure = None
+        self._unsure = self._retries = None
         return f"{before} failed ({failure.message or failure.kind}); {self.endpoint.model} replaces it"
+
+    def retry_otherwise(self, failure: Failure) -> str | None:
+        """Repeat a request whose reply the endpoint could not read: once, and as text if that is allowed."""
+        if self._retries is not None or not self.mode:
+            return None
+        may_change = self.mode == "native" and self._config.tool_mode == "auto" and self._config.text_calls
+        self._retries = rechoose(self._chosen_mode, "text") if may_change else self._chosen_mode
+        how = "with the tools as text" if may_change else "unchanged"
+        return f"the endpoint could not read a call of the model ({failure.message[:200]}); it is asked again, {how}"
+
+    def end_retry(self) -> None:
+        """The repeated request succeeded: the next ones are as before."""
+        self._retries = None
 
     def relearn(self, failure: Failure) -> LearnedFact | None:
         """Adapt to an endpoint that rejects native tools or needs another wire; None if that is not the cause.
@@ -147,10 +242,13 @@ class RequestBuilder:
         """
         config, before = self._config, self.endpoint
         fact = learn_from(failure)
+        if fact is not None and fact.quirks:
+            return self._adopt(fact)
         is_sure = fact is not None
         if fact is None and self.mode == "native" and rejects_tools(failure):
             fact = Fact(native_tool_calls=False, why=failure.message[:200])
-        if fact is None or not self.mode or config.tool_mode == "native" or self._unsure is not None:
+        forces_native = config.tool_mode == "native" or not config.text_calls
+        if fact is None or not self.mode or forces_native or self._unsure is not None:
             return None
         mark = (before.base_url, fact.wire, fact.native_tool_calls)
         if mark in self._taught or (config.tool_mode == "text" and fact.native_tool_calls is False):
@@ -166,6 +264,17 @@ class RequestBuilder:
         learned = LearnedFact(fact, before, is_sure, words)
         self._unsure = None if is_sure else learned
         return learned
+
+    def _adopt(self, fact: Fact) -> LearnedFact | None:
+        """Apply flags of an endpoint that a failure revealed, such as a missing system role."""
+        before = self.endpoint
+        endpoint = self._config.resettle(before, fact) if self._config.resettle is not None else before
+        if endpoint.quirks == before.quirks:
+            return None
+        # The mode in use stays: it may have been learned in this run.
+        self._chosen_mode = rechoose(self._chosen_mode, self.mode or "auto", endpoint)
+        flags = ", ".join(f"{name} = {value}" for name, value in fact.quirks.items())
+        return LearnedFact(fact, before, True, f"the endpoint rejected the messages ({fact.why}); now {flags}")
 
     def confirm(self) -> LearnedFact | None:
         """A request succeeded: return the unsure fact, which is now worth storing."""

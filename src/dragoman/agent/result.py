@@ -126,9 +126,11 @@ class RunResult(Struct, Generic[AnswerT], frozen=True):
     calls: list[ToolCall | InvalidCall] = field(default_factory=list)
     """The calls of this run, in the order of `results`."""
     usage: Usage = Usage()
+    """The tokens of this run and of its child runs."""
     cost: float | None = None
-    """In US dollars; None if a price is unknown."""
+    """In US dollars, child runs included; None if a price is unknown."""
     turns: int = 0
+    """The requests of this run and of its child runs."""
     problems: list[Problem] = field(default_factory=list)
     run_id: str = ""
     session: str | None = None
@@ -164,7 +166,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """The limits of a run. None means no limit."""
 
     turns: int = 10
-    """The number of requests to the model. The calls of the last reply still run."""
+    """The number of requests to the model, those of child runs included. The calls of the last reply still run."""
     tokens: int | None = None
     """The tokens of all requests and replies together."""
     cost: float | None = None
@@ -204,13 +206,26 @@ class Spending:
         self.parent = parent
         self.usage = Usage()
         self.cost: float | None = 0.0
+        self.turns = 0
+        self._of_children: tuple[Usage, float | None, int] | None = None
 
-    def add(self, usage: Usage, cost: float | None) -> None:
-        """Add the usage of one reply."""
+    def add(self, usage: Usage, cost: float | None, turns: int = 0) -> None:
+        """Add the usage of one reply, or requests to the model."""
         self.usage = add_usage(self.usage, usage)
-        self.cost = None if self.cost is None or cost is None else self.cost + cost
+        self.cost = add_cost(self.cost, cost)
+        self.turns += turns
         if self.parent is not None:
-            self.parent.add(usage, cost)
+            self.parent._add_child(usage, cost, turns)
+
+    def _add_child(self, usage: Usage, cost: float | None, turns: int) -> None:
+        before, spent, asked = self._of_children or (Usage(), 0.0, 0)
+        self._of_children = add_usage(before, usage), add_cost(spent, cost), asked + turns
+        self.add(usage, cost, turns)
+
+    def take_children(self) -> tuple[Usage, float | None, int] | None:
+        """Return the usage, cost and turns of child runs since the last call; None if there is nothing new."""
+        taken, self._of_children = self._of_children, None
+        return taken
 
     def exceeded(self) -> tuple[str, str] | None:
         """Return the kind of limit that is reached here or in a parent run, and its message."""
@@ -223,6 +238,16 @@ class Spending:
             if self.cost >= self.limits.cost:
                 return "cost_limit", f"{self.cost:.4f} dollars are spent; the limit is {self.limits.cost:g}"
         return self.parent.exceeded() if self.parent is not None else None
+
+    def turns_left(self) -> int:
+        """Return how many requests the limits of this run and of its parent runs still allow."""
+        own = max(0, self.limits.turns - self.turns)
+        return own if self.parent is None else min(own, self.parent.turns_left())
+
+
+def add_cost(one: float | None, other: float | None) -> float | None:
+    """The sum of two costs; None if one of them is unknown."""
+    return None if one is None or other is None else one + other
 
 
 def add_usage(one: Usage, other: Usage) -> Usage:

@@ -33,6 +33,7 @@ from dragoman.errors import ConfigError
 from dragoman.extraction import explain_invalid
 from dragoman.policy import Decision, DecisionContext, Rules, consult, decide, read_rule, suggest_rule
 from dragoman.policy.rules import strictest_of
+from dragoman.tools.results import replace_result
 from dragoman.types import InvalidCall, Operand, Text, Tool, ToolCall, ToolResult
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -390,7 +391,7 @@ class CallTurn:
     def _approve(self, slot: Slot, told: Approved) -> list[Command]:
         by = told.by or "the approver"
         if told.result is not None:
-            result = ToolResult(slot.call.id, slot.call.name, told.result)
+            result = self._replaced(slot, told.result)
             notice = self._notice("result_replaced", f"{by} answered for {slot.call.name}")
             return [notice, *self._settle(slot, result)]
         slot.state = "ready"
@@ -404,6 +405,12 @@ class CallTurn:
         if told.arguments is not None:
             slot.operands, slot.uninspected = told.operands, told.uninspected
         return commands + self._change(slot, told.arguments, by, decides=True)
+
+    def _replaced(self, slot: Slot, words: str) -> ToolResult:
+        """Return the result that the approver gives instead of a run."""
+        if not isinstance(slot.call, ToolCall):
+            return ToolResult(slot.call.id, slot.call.name, words)
+        return replace_result(words, slot.call, slot.tool, max_output=self._config.context.max_output)
 
     def _ask_again(self, slot: Slot, told: Stale) -> list[Command]:
         """The approved call is not the call that would run now: decide again, up to a limit."""

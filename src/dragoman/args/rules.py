@@ -47,6 +47,7 @@ REPAIRS = {
     "closed_tag": "added the end of a tag",
     "closed_wrapper": "added the end of a call whose arguments are complete",
     "confirmed": "took a call that the model repeated after a notice",
+    "failed_generation": "read a call out of the error of a server that could not read it",
     "key_value_pairs": "read `key=value` or `key: value` as arguments",
     "text_as_argument": "took the text of an element as the only required argument",
     "decoded_entities": "decoded XML entities in text that was escaped",

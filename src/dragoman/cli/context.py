@@ -239,6 +239,7 @@ class AppContext:
             system=self.system,
             base_url=self.options.base_url,
             tool_mode=config["tool_mode"],
+            text_calls=config["text_calls"],
             approve=approve,
             limits=config.limits,
             journal=self.journal,

@@ -117,6 +117,9 @@ class RunOptions(Struct, frozen=True, kw_only=True):
         ToolModeName | None,
         _option("--tool-mode", help="How tools are offered: as native definitions, or as text in the prompt."),
     ] = None
+    text_calls: Annotated[
+        bool | None, _option("--text-calls/--no-text-calls", help="Whether calls in a model's text count at all.")
+    ] = None
     trust: Annotated[TrustName | None, _option("--trust", help="Which calls in a model's text count.")] = None
     workspace: Annotated[
         str | None,

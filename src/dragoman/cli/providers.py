@@ -26,7 +26,8 @@ Examples:
   dragoman providers ollama:qwen3           also show the wire, format and capabilities of this model
   dragoman providers --wire anthropic       list the providers with this wire
   dragoman providers --native no            list the providers without native calls
-  dragoman providers --config my.toml mine  show a row of your own file: [providers.mine] base_url = "..."
+  dragoman providers mine                   show a row of your settings: [providers.mine] base_url = "..."
+  dragoman providers --config my.toml mine  show a row of another file
   dragoman providers --json | jq length     print JSON
 """
 
@@ -107,7 +108,10 @@ def endpoint_as_data(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _registry(config: str | None) -> Registry:
-    registry = Registry.default()
+    """The known providers, with the rows of the user's settings and of the file that was named."""
+    from dragoman.config import load
+
+    registry = load(environment=os.environ).registry(Registry.default())
     return registry if config is None else registry.with_rows(read_text(config))
 
 

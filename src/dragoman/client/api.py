@@ -70,26 +70,31 @@ async def aask(
     timeout: float | None = None,
     retries: Retries | None = None,
     tool_mode: ToolModeName = "auto",
+    text_calls: bool = True,
     **options: Unpack[RequestOptions],
 ) -> Reply:
     """Send a request and return the reply. `model` has the form `provider:model`; `prompt` is a text or messages.
 
-    Further arguments are options of the request (temperature, max_tokens, tool_choice, ...). Fields of one wire are
-    under its name: `anthropic={"service_tier": "auto"}`.
+    With `text_calls=False`, only native calls count. Further arguments are options of the request (temperature,
+    max_tokens, tool_choice, ...). Fields of one wire are under its name: `anthropic={"service_tier": "auto"}`.
     """
-    question = _prepare(model, prompt, tools, system, key, base_url, transport, timeout, retries, tool_mode, options)
+    question = _prepare(
+        model, prompt, tools, system, key, base_url, transport, timeout, retries, tool_mode, text_calls, options
+    )
     reader = question.open_reader()
     folding = ReplyFolder()
     async for event in question.client.stream(question.composed.request, whole=True, deadline=question.deadline):
-        if not isinstance(event, NOTICES):
+        if isinstance(event, NOTICES):
+            continue
+        if reader is None:
             folding.add(event)
-            if reader is not None:
-                reader.feed(event)
-    reply = folding.reply()
-    if reply.failure is not None:
-        raise as_error(reply.failure)
+        else:
+            reader.feed(event)
     if reader is not None:
         reader.close()
+    reply = folding.reply() if reader is None else reader.reply
+    if reply.failure is not None:
+        raise as_error(reply.failure)
     settled = reply if reader is None else _settle(reply, reader)
     _require_choice(question.composed, _names_of(settled))
     return settled
@@ -108,11 +113,14 @@ def astream(
     timeout: float | None = None,
     retries: Retries | None = None,
     tool_mode: ToolModeName = "auto",
+    text_calls: bool = True,
     **options: Unpack[RequestOptions],
 ) -> AsyncIterator[Event]:
     """Yield the events of a reply as they arrive; the arguments are those of `ask`."""
     return _listen(
-        _prepare(model, prompt, tools, system, key, base_url, transport, timeout, retries, tool_mode, options)
+        _prepare(
+            model, prompt, tools, system, key, base_url, transport, timeout, retries, tool_mode, text_calls, options
+        )
     )
 
 
@@ -148,7 +156,7 @@ async def _listen(question: _Question) -> AsyncIterator[Event]:
     async for event in question.client.stream(question.composed.request, deadline=question.deadline):
         if isinstance(event, NOTICES):
             continue
-        if isinstance(event, ReplyFailed):
+        if isinstance(event, ReplyFailed) and (reader is None or not reader.recovers(event.failure)):
             raise as_error(event.failure)
         for each in [event] if reader is None else reader.feed(event):
             if isinstance(each, _HELD_BACK):
@@ -195,10 +203,11 @@ def _prepare(
     timeout: float | None,
     retries: Retries | None,
     tool_mode: ToolModeName,
+    text_calls: bool,
     options: Mapping[str, Any],
 ) -> _Question:
     endpoint = providers.resolve(model, base_url=base_url or "") if isinstance(model, str) else model
-    chosen_mode = choose_tool_mode(endpoint, Toolset.of(tools) or Toolset(()), tool_mode)
+    chosen_mode = choose_tool_mode(endpoint, Toolset.of(tools) or Toolset(()), tool_mode, text_calls=text_calls)
     messages = _read_prompt(prompt, system)
     boundaries = [secrets.token_hex(4) for _ in range(_WORDS_OF_CHANCE)] if chosen_mode.mode else []
     composed = compose(messages, chosen_mode, options, boundaries=boundaries)

@@ -12,6 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from dragoman.events import Event
+from dragoman.providers.facts import cannot_read_call
 from dragoman.types import FAILURE_CAUSES, TRANSIENT_FAILURES, Failure
 from dragoman.wire.failures import Loss
 
@@ -105,7 +106,7 @@ class Decision(Struct, frozen=True):
 
 def is_passing(failure: Failure) -> bool:
     """Whether a failure may be temporary."""
-    if failure.code in _FINAL_CODES:
+    if failure.code in _FINAL_CODES or cannot_read_call(failure):
         return False
     if failure.status is not None and failure.status >= 300:
         return failure.status in _STATUSES
@@ -213,7 +214,8 @@ class Breakers:
 
 def counts(failure: Failure) -> bool:
     """Whether a failure means that the origin is unhealthy, and not that it rejects this request."""
-    return FAILURE_CAUSES.get(failure.kind) == "outage" and failure.code not in ("deadline", "pool")
+    is_outage = FAILURE_CAUSES.get(failure.kind) == "outage" and failure.code not in ("deadline", "pool")
+    return is_outage and not cannot_read_call(failure)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -486,9 +486,9 @@ class Config(Struct, frozen=True):
         """The timeouts of a connection."""
         return Timeouts(**self.section("timeouts"))
 
-    def registry(self) -> Registry:
+    def registry(self, known: Registry | None = None) -> Registry:
         """The known providers and model profiles, with the rows of the user's file."""
-        registry = default_registry()
+        registry = default_registry() if known is None else known
         rows = {name: self[name] for name in ("providers", "profiles") if self[name]}
         if not rows:
             return registry

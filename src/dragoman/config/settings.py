@@ -364,6 +364,14 @@ _MODELS = (
 )
 
 _SAFETY = (
+    Setting(
+        "text_calls",
+        SWITCH,
+        True,
+        "whether calls in a model's text count; if not, only native calls do",
+        "stricter",
+        strictness=(False, True),
+    ),
     Setting("trust", one_of(*_TRUST), "default", "which calls in a model's text count", "stricter", strictness=_TRUST),
     Setting(
         "mode",

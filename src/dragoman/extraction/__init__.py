@@ -46,6 +46,7 @@ def extract(
     include_user: bool = False,
     starts_in_thinking: bool = False,
     opens_thinking: bool = False,
+    text_calls: bool = True,
 ) -> Extraction:
     """Return the calls in a response: a body of any wire, a Reply, a mapping of `text` and `tool_calls`, or text.
 
@@ -54,6 +55,7 @@ def extract(
     the formats of the model, `nonce` is the nonce of this turn's wrapper, `aliases` maps other names to tools.
     `starts_in_thinking` says that the text begins inside the reasoning. `opens_thinking` says that the prompt template
     of the model opens it: calls before the closing tag are drafts, and a reply without that tag has no reasoning.
+    With `text_calls=False`, no text is read as a call: only calls in fields of the wire count.
     """
     stage = extractor(
         capabilities,
@@ -67,6 +69,7 @@ def extract(
         include_user=include_user,
         starts_in_thinking=starts_in_thinking,
         opens_thinking=opens_thinking,
+        text_calls=text_calls,
     )
     settings = stage.settings
     return settle(receive(response, settings.book.tools, settings.background.ids), None, settings)
@@ -85,6 +88,7 @@ def extractor(
     include_user: bool = False,
     starts_in_thinking: bool = False,
     opens_thinking: bool = False,
+    text_calls: bool = True,
 ) -> Extractor:
     """Return a Stage for a streamed reply. It takes text or the events of a wire; `.extraction` is set at the end."""
     book = ToolNames(tools, aliases)
@@ -101,6 +105,7 @@ def extractor(
         format,
         starts_in_thinking,
         opens_thinking,
+        text_calls,
     )
     return Extractor(settings)
 

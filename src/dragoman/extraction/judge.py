@@ -41,11 +41,12 @@ from dragoman.extraction.suspects import (
 from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
 from dragoman.formats.cursor import IMPROVISED
 from dragoman.formats.improvised.arguments import has_placeholder
-from dragoman.formats.registry import plan_for
+from dragoman.formats.registry import plan_for, reasoning_plan
 from dragoman.formats.thinking import ORPHANS
+from dragoman.providers.facts import find_generation
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
-from dragoman.types import Change, Fault, InvalidCall, InvalidKind, Provenance, Reply, Tool, ToolCall
+from dragoman.types import Change, Failure, Fault, InvalidCall, InvalidKind, Provenance, Reply, Tool, ToolCall
 
 if TYPE_CHECKING:
     from dragoman.formats.loose.stage import LooseParser
@@ -335,6 +336,8 @@ class Settings(msgspec.Struct, frozen=True):
     opens_thinking: bool = False
     """The prompt template of the model opens the reasoning, so a reply begins inside it unless the server says
     otherwise: it gives reasoning in a field, or hides it, and then no closing tag comes."""
+    text_calls: bool = True
+    """Whether text is searched for calls. Reasoning is separated from it in any case."""
 
 
 class Judge:
@@ -367,7 +370,7 @@ class Judge:
         kept = {}
         for candidate in without_previews(find_candidates(received.text, events)):
             kept[id(candidate.call)] = self._settle(candidate, is_cut=received.is_cut)
-        if events:
+        if events and settings.text_calls:
             self._suspect(received, events)
         for event in events:
             if isinstance(event, CallBroken):
@@ -494,6 +497,8 @@ def _rebuild(text: str, events: list[Event], kept: Mapping[int, bool]) -> str:
 
 def open_parser(settings: Settings) -> formats.Parser | LooseParser:
     """Return the parser for the text of a reply, including this turn's nonce wrapper."""
+    if not settings.text_calls:
+        return formats.Parser(reasoning_plan(), starts_in_thinking=settings.starts_in_thinking)
     extra = [formats.nonce_format(settings.nonce)] if settings.nonce else []
     return formats.parser(
         settings.format,
@@ -535,6 +540,8 @@ def _settle_opened(received: ParsedResponse, events: Iterable[Event] | None, set
 # --------------------------------------------------------------------------------------------------------------------
 # The same verdicts for a streamed reply.
 
+RECOVERED = "failed_generation"
+"""The repair of a call that was read out of a failure."""
 _LAST = (UsageReported, ReplyFailed, ReplyEnded)
 
 
@@ -554,9 +561,26 @@ class Extractor:
         self._events: list[Event] = []
         self._held: list[Event] = []
         self._reply: Reply | None = None
+        self._is_recovered = False
         self.extraction = Extraction()
 
+    def recovers(self, failure: Failure) -> bool:
+        """Whether a failure contains the output of the model, which the server could not read. It is read instead."""
+        return self.settings.text_calls and bool(find_generation(failure))
+
+    def _recover(self, failure: Failure) -> list[Event]:
+        """Read the output of the model in a failure, except for what has arrived before."""
+        self._is_recovered = True
+        generation, before = find_generation(failure) or "", "".join(self._texts)
+        rest = generation[len(before) :] if generation.startswith(before) else f"\n{generation}"
+        self._wire.append(TextDelta(rest))
+        return self.feed(rest)
+
     def feed(self, piece: str | Event, /) -> list[Event]:
+        if isinstance(piece, ReplyFailed) and self.recovers(piece.failure):
+            return self._recover(piece.failure)
+        if self._is_recovered and isinstance(piece, ReplyEnded):
+            piece = replace(piece, stop="end")
         if isinstance(piece, str):
             self._texts.append(piece)
             if self._parser is None:
@@ -598,4 +622,7 @@ class Extractor:
         received = receive(self._reply, self.settings.book.tools) if self._wire else ParsedResponse()
         received = replace(received, text="".join(self._texts))
         self.extraction = settle(received, self._events, self.settings)
+        if self._is_recovered:
+            calls = [replace(call, repairs=(*call.repairs, RECOVERED)) for call in self.extraction.calls]
+            self.extraction = replace(self.extraction, calls=calls)
         return [*events, *self._held]

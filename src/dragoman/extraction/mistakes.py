@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from dragoman.args.loader import show
 from dragoman.errors import nearest
 from dragoman.events import CallRefused
-from dragoman.extraction.suspects import NOTICE, Suspect, list_suspect, mark_call
+from dragoman.extraction.suspects import NOTICE, NOTICE_END, Suspect, list_suspect, mark_call
 from dragoman.formats.prompt import sample_calls
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, ToolResult
 
 _SHOWN = 400
+_MOST_NAMES = 60
 _LONGEST_NAME = 200
 """A longer name is not a typing error."""
 
@@ -47,7 +48,8 @@ def _explain_unknown(name: str, tools: Toolset | None) -> str:
     known = tools.names if tools is not None else ()
     guess = nearest(name, known) if len(name) <= _LONGEST_NAME else None
     meant = f" Did you mean {guess!r}?" if guess else ""
-    listed = f" The tools are: {', '.join(known)}." if known else " There are no tools."
+    others = f" and {len(known) - _MOST_NAMES} others" if len(known) > _MOST_NAMES else ""
+    listed = f" The tools are: {', '.join(known[:_MOST_NAMES])}{others}." if known else " There are no tools."
     return f"There is no tool named {show(name)}.{meant}{listed} Nothing was run."
 
 
@@ -96,7 +98,7 @@ def _write_suspects(suspects: Iterable[Suspect], tools: Toolset | None) -> str:
     lines.append("If you want to call the tool, make the call again, in the form that you were given.")
     if shape:
         lines[-1] += f" A call has this form, with your own values: {shape}"
-    return "\n".join([*lines, "If you do not, answer in plain words."])
+    return "\n".join([*lines, NOTICE_END])
 
 
 def identify(entry: CallRefused) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from dragoman.extraction.echo import EchoIndex
-from dragoman.extraction.echo_reader import SUMMARY, UNTRUSTED, EchoReader
-from dragoman.extraction.suspects import marks_in
+from dragoman.extraction.echo_reader import EchoReader
+from dragoman.extraction.suspects import is_own_words, marks_in
 from dragoman.formats.envelope import NoCall, read_envelope
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
@@ -71,11 +71,7 @@ class ConversationContext:
     @property
     def noticed(self) -> frozenset[str]:
         """The digests of the suspects that the model was told about. Results, summaries and foreign tasks tell none."""
-        said = (
-            message.parts
-            for message in self._messages
-            if message.role == "user" and UNTRUSTED not in message.extra and SUMMARY not in message.extra
-        )
+        said = (message.parts for message in self._messages if is_own_words(message))
         return frozenset(
             mark for parts in said for part in parts if isinstance(part, Text) for mark in marks_in(part.text)
         )

@@ -14,11 +14,12 @@ import re
 
 from msgspec import Struct
 
+from dragoman.extraction.echo_reader import SUMMARY, UNTRUSTED
 from dragoman.extraction.regions import Regions, SpanList
 from dragoman.extraction.trust import Level
 from dragoman.formats.improvised.attempts import find_attempts
 from dragoman.toolset import Toolset
-from dragoman.types import ToolCall
+from dragoman.types import Message, ToolCall
 
 CONFIRMED = "confirmed"
 """The repair of a call that the model repeated after a notice."""
@@ -37,6 +38,8 @@ class Suspect(Struct, frozen=True):
 
 NOTICE = "Some text in your last reply looks like a tool call, but does not have the form of one. Nothing was run:"
 """The first line of a notice about suspects."""
+NOTICE_END = "If you do not, answer in plain words."
+"""Its last line."""
 _listed = re.compile(r"^- \[(suspect [0-9a-f]{8})\] ", re.MULTILINE).findall
 
 
@@ -48,6 +51,17 @@ def list_suspect(suspect: Suspect, named: str) -> str:
 def marks_in(text: str) -> list[str]:
     """Return the digests in a notice. Only a message that begins as a notice is one, and only its own lines count."""
     return _listed(text.partition("\n\n")[0]) if text.startswith(NOTICE) else []
+
+
+def marks_of_notice(message: Message) -> set[str]:
+    """Return the digests in a message that is a notice about suspects and nothing else; empty for any other."""
+    is_notice = is_own_words(message) and message.text.endswith(NOTICE_END) and "\n\n" not in message.text
+    return set(marks_in(message.text)) if is_notice else set()
+
+
+def is_own_words(message: Message) -> bool:
+    """Whether the user or the agent wrote a message: summaries and foreign tasks are content of others."""
+    return message.role == "user" and UNTRUSTED not in message.extra and SUMMARY not in message.extra
 
 
 def mark_call(call: ToolCall, kind: str = "suspect") -> str:

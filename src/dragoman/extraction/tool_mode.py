@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -17,10 +17,22 @@ from dragoman.extraction.text_history import render_history, write_examples
 from dragoman.extraction.text_results import STOP_SEQUENCES, explain_results
 from dragoman.extraction.trust import Profile
 from dragoman.formats import Format
+from dragoman.formats.prompt import Layout
 from dragoman.providers import Endpoint
 from dragoman.providers.provider import overrule
 from dragoman.toolset import Toolset
-from dragoman.types import InvalidCall, JsonObject, Message, Part, Request, Text, ToolCall, ToolModeName, ToolResult
+from dragoman.types import (
+    InvalidCall,
+    JsonObject,
+    Message,
+    Part,
+    Request,
+    Text,
+    Tool,
+    ToolCall,
+    ToolModeName,
+    ToolResult,
+)
 from dragoman.wire import registry as wires
 from dragoman.wire.failures import Loss
 from dragoman.wire.options import Choice, read_choice
@@ -76,8 +88,31 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
 
 Mode = Literal["", "native", "text"]
 _PLAIN = "json_message"
+COMPACT = "compact"
+"""The rule of the loss that reports compact descriptions of tools, which nobody asked for."""
 _MOST_STOPS = 4
 """Some servers accept no more stop sequences than this."""
+
+
+class ToolPrompt(Struct, frozen=True, kw_only=True):
+    """How tools are described to a model. The first two fields are for text mode."""
+
+    format: str = ""
+    """The text format of calls; empty means that of the model or its provider."""
+    layout: Layout = "list"
+    """`list`: a heading and one line per parameter. `schema`: the JSON Schemas."""
+    compact: bool | None = None
+    """Short descriptions: one line per tool in text mode, definitions without long descriptions in native mode. None
+    decides by the size of the prompt and the window of the model."""
+    defer: int | None = None
+    """The tokens of definitions above which a request describes only some tools and a search for the others. None
+    chooses a limit by the tool mode and the window of the model; 0 means no limit."""
+
+    def __post_init__(self) -> None:
+        if self.format:
+            formats.get(self.format)
+        if self.layout not in get_args(Layout):
+            raise ConfigError(f"unknown layout {self.layout!r}", hint=f"use {' or '.join(get_args(Layout))}")
 
 
 class ToolMode(Struct, frozen=True):
@@ -89,11 +124,40 @@ class ToolMode(Struct, frozen=True):
     instructions: str = ""
     trust: str | Profile = "default"
     aliases: dict[str, str] = {}
+    prompt: ToolPrompt = ToolPrompt()
+    text_calls: bool = True
+    """Whether calls in text count."""
+    shown: Toolset | None = None
+    """The tools that a request describes; None means all. Calls of the others count too."""
+    found: tuple[Tool, ...] = ()
+    """Tools that the model has found. Native definitions of them follow the others; in text mode the results of the
+    search describe them."""
+
+    @property
+    def described(self) -> Toolset:
+        """The tools that every request describes."""
+        return self.tools if self.shown is None else self.shown
+
+    def shows(self, name: str) -> bool:
+        """Whether every request describes the tool of this name."""
+        return name in self.described.names
+
+    @property
+    def known(self) -> Toolset:
+        """The tools of which the model knows the definition."""
+        return Toolset([*self.described, *self.found]) if self.found else self.described
+
+    @property
+    def format(self) -> str:
+        """The text format of the instructions."""
+        return self.prompt.format or self.endpoint.prompt_format
 
     @property
     def family(self) -> tuple[str, ...] | None:
         """The text formats of the model's family; None if they are unknown."""
-        return self.endpoint.formats if self.endpoint.profile.format else None
+        if not self.endpoint.profile.format:
+            return None
+        return tuple(dict.fromkeys((self.format, *self.endpoint.formats)))
 
 
 class ComposedRequest(Struct, frozen=True):
@@ -108,6 +172,12 @@ class ComposedRequest(Struct, frozen=True):
     """The requested tool choice."""
 
 
+def check_text_calls(tool_mode: ToolModeName, *, text_calls: bool) -> None:
+    """Raise ConfigError for text mode without calls in text."""
+    if tool_mode == "text" and not text_calls:
+        raise ConfigError("text mode needs calls in text", hint='use text_calls=True, or tool_mode="native"')
+
+
 def choose_tool_mode(
     endpoint: Endpoint,
     tools: Toolset,
@@ -115,20 +185,63 @@ def choose_tool_mode(
     *,
     trust: str | Profile = "default",
     aliases: Mapping[str, str] | None = None,
+    prompt: ToolPrompt | None = None,
+    text_calls: bool = True,
+    shown: Toolset | None = None,
 ) -> ToolMode:
-    """Choose the tool mode: the one that the caller forces, else the one that the endpoint supports."""
+    """Choose the tool mode: the one that the caller forces, else the one that the endpoint supports.
+
+    If calls in text do not count, only native calls are left.
+    """
+    check_text_calls(tool_mode, text_calls=text_calls)
+    if not text_calls:
+        tool_mode = "native"
     if tool_mode != "auto":
         forced = {"native_tool_calls": tool_mode == "native"}
         endpoint = replace(endpoint, capabilities=overrule(endpoint.capabilities, forced))
-    named = dict(aliases or {})
+    chosen = ToolMode(
+        endpoint,
+        tools,
+        trust=trust,
+        aliases=dict(aliases or {}),
+        prompt=prompt or ToolPrompt(),
+        text_calls=text_calls,
+        shown=shown,
+    )
     if not len(tools):
-        return ToolMode(endpoint, tools, trust=trust, aliases=named)
+        return chosen
     if endpoint.capabilities.native_tool_calls:
         # The codec encodes the definitions when the request is sent. Here only its existence matters.
         endpoint.check_wire()
-        return ToolMode(endpoint, tools, "native", trust=trust, aliases=named)
-    taught = formats.instructions(tools, endpoint.prompt_format, layout="list")
-    return ToolMode(endpoint, tools, "text", taught, trust, named)
+        return replace(chosen, mode="native")
+    taught = formats.instructions(chosen.described, chosen.format, layout=chosen.prompt.layout)
+    return replace(chosen, mode="text", instructions=taught)
+
+
+def rechoose(chosen: ToolMode, tool_mode: ToolModeName, endpoint: Endpoint | None = None) -> ToolMode:
+    """Return the same choice for another tool mode or another endpoint."""
+    again = choose_tool_mode(
+        endpoint or chosen.endpoint,
+        chosen.tools,
+        tool_mode,
+        trust=chosen.trust,
+        aliases=chosen.aliases,
+        prompt=chosen.prompt,
+        text_calls=chosen.text_calls,
+        shown=chosen.shown,
+    )
+    return replace(again, found=chosen.found)
+
+
+def withhold(composed: ComposedRequest, names: Collection[str]) -> ComposedRequest:
+    """Return the request without these tools, so that calls of them do not count."""
+    if not names:
+        return composed
+    chosen = composed.chosen_mode
+    kept = Toolset([tool for tool in chosen.tools if tool.name not in names])
+    shown = Toolset([tool for tool in chosen.described if tool.name not in names])
+    found = tuple(tool for tool in chosen.found if tool.name not in names)
+    return replace(composed, chosen_mode=replace(chosen, tools=kept, shown=shown, found=found))
 
 
 def compose(
@@ -150,11 +263,10 @@ def compose(
     _check_choice(choice, chosen_mode)
     if _needs_grammar(choice, chosen_mode):
         # The same tools in the prompt, where a grammar can constrain the reply.
-        trust, aliases = chosen_mode.trust, chosen_mode.aliases
-        chosen_mode = choose_tool_mode(chosen_mode.endpoint, chosen_mode.tools, "text", trust=trust, aliases=aliases)
+        chosen_mode = rechoose(chosen_mode, "text")
     if is_written_as_text(conversation, chosen_mode):
         return _compose_text(conversation, chosen_mode, given, choice, nonce, boundaries)
-    tools = list(chosen_mode.tools)
+    tools = list(chosen_mode.known)
     if choice.mode == "none" and _is_ignored(choice, chosen_mode):
         tools = []
     request = Request(chosen_mode.endpoint.model, conversation, tools, given)
@@ -184,6 +296,7 @@ def _needs_grammar(choice: Choice, chosen_mode: ToolMode) -> bool:
     """Whether only a grammar can guarantee a call, so that the tools have to be offered as text."""
     return (
         choice.mode == "required"
+        and chosen_mode.text_calls
         and _is_ignored(choice, chosen_mode)
         and bool(chosen_mode.endpoint.quirks.grammar_field)
     )
@@ -218,12 +331,13 @@ def _compose_text(
     options.pop("tool_choice", None)
     options.pop("parallel_tool_calls", None)
     offered = chosen_mode.mode == "text" and choice.mode != "none"
-    taught = endpoint.prompt_format if isinstance(format, formats.Format) else format
+    taught = chosen_mode.format if isinstance(format, formats.Format) else format
     rendered = render_history(messages, taught, boundaries=boundaries, tools=chosen_mode.tools)
     written = rendered.messages
     losses = list(rendered.losses)
     if offered:
-        written = _with_instructions(written, chosen_mode, nonce, choice)
+        written, why = _with_instructions(written, chosen_mode, nonce, choice)
+        losses += [Loss(COMPACT, "tools", f"the instructions are compact: {why}")] if why else []
         if nonce is None:
             written = [written[0], *_show(chosen_mode, choice, format), *written[1:]]
         stops = list(options.get("stop") or ())
@@ -243,14 +357,14 @@ def _format_of(chosen_mode: ToolMode, choice: Choice, nonce: str | None) -> str 
         return formats.nonce_format(nonce)
     quirks = chosen_mode.endpoint.quirks
     held = quirks.grammar_field and quirks.grammar_syntax == "json_schema" and choice.mode == "required"
-    return _PLAIN if held else chosen_mode.endpoint.prompt_format
+    return _PLAIN if held else chosen_mode.format
 
 
 def _show(chosen_mode: ToolMode, choice: Choice, format: str | formats.Format) -> list[Message]:
     """Return examples for a model that learns only from examples."""
     if not chosen_mode.endpoint.profile.weak:
         return []
-    tools = [tool for tool in chosen_mode.tools if not choice.names or tool.name in choice.names]
+    tools = [tool for tool in chosen_mode.described if not choice.names or tool.name in choice.names]
     return write_examples(tools, format, replies=choice.mode == "auto")
 
 
@@ -263,7 +377,7 @@ def _hold(chosen_mode: ToolMode, options: dict[str, Any], choice: Choice, format
     if options.get("response_format") or field in own:
         return []
     try:
-        held = constrain(chosen_mode.tools, format, choice, endpoint.quirks, weak=endpoint.profile.weak)
+        held = constrain(chosen_mode.known, format, choice, endpoint.quirks, weak=endpoint.profile.weak)
     except ConfigError as error:
         return [Loss("dropped", "options", f"no grammar constrains the reply: {error}")]
     if held:
@@ -273,29 +387,32 @@ def _hold(chosen_mode: ToolMode, options: dict[str, Any], choice: Choice, format
 
 def _with_instructions(
     messages: list[Message], chosen_mode: ToolMode, nonce: str | None, choice: Choice
-) -> list[Message]:
-    """Append the tools to the system prompt. Create a system prompt if there is none."""
+) -> tuple[list[Message], str]:
+    """Append the tools to the system prompt, or create one. Also return why the instructions are compact, or ""."""
     first = messages[0] if messages and messages[0].role == "system" else None
     existing = first.text if first is not None else None
-    taught = _teach(existing or "", chosen_mode, nonce, choice)
+    taught, why = _teach(existing or "", chosen_mode, nonce, choice)
     prompt = f"{existing}\n\n{taught}" if existing else taught
     head = Message("system", [Text(prompt)], first.extra if first is not None else {})
-    return [head, *(messages[1:] if first is not None else messages)]
+    return [head, *(messages[1:] if first is not None else messages)], why
 
 
-def _teach(existing: str, chosen_mode: ToolMode, nonce: str | None, choice: Choice) -> str:
-    format = _format_of(chosen_mode, choice, None)
+def _teach(existing: str, chosen_mode: ToolMode, nonce: str | None, choice: Choice) -> tuple[str, str]:
+    format, prompt = _format_of(chosen_mode, choice, None), chosen_mode.prompt
     taught = chosen_mode.instructions
-    if nonce is not None or format != chosen_mode.endpoint.prompt_format:
-        taught = formats.instructions(chosen_mode.tools, format, layout="list", nonce=nonce)
-    weak = chosen_mode.endpoint.profile.weak
-    if formats.needs_compact(f"{existing}\n\n{taught}", native=False, weak=weak) is not None:
-        taught = formats.instructions(chosen_mode.tools, format, True, nonce=nonce)
+    if nonce is not None or format != chosen_mode.format:
+        taught = formats.instructions(chosen_mode.described, format, layout=prompt.layout, nonce=nonce)
+    why = ""
+    if prompt.compact is None:
+        weak = chosen_mode.endpoint.profile.weak
+        why = formats.needs_compact(f"{existing}\n\n{taught}", native=False, weak=weak) or ""
+    if prompt.compact or why:
+        taught = formats.instructions(chosen_mode.described, format, True, nonce=nonce)
     said = [taught, explain_results()]
     if choice.mode == "required":
         # In text mode the model learns the tool choice only from the prompt.
         said.append(f"Your next reply has to be a call of {' or '.join(choice.names) or 'one of these tools'}.")
-    return "\n".join(filter(None, said))
+    return "\n".join(filter(None, said)), why
 
 
 def find_breach(composed: ComposedRequest, called: Iterable[str]) -> str:
@@ -325,6 +442,7 @@ def open_reader(
         family=chosen_mode.family,
         aliases=chosen_mode.aliases,
         opens_thinking=chosen_mode.endpoint.profile.opens_thinking,
+        text_calls=chosen_mode.text_calls,
     )
 
 

@@ -65,7 +65,7 @@ def write_instructions(
 def _write_compact(tools: list[Tool], example: str, note: str) -> str:
     parts = [
         "Tools (? is optional):" if tools else "No tools right now.",
-        "\n".join(map(_describe_in_a_line, tools)),
+        "\n".join(map(describe_in_a_line, tools)),
         "To call one, write:",
         example,
         note,
@@ -90,10 +90,16 @@ def _describe(tool: Tool) -> str:
     return f"## {tool.name}\n{description}Arguments (JSON Schema): {schema}"
 
 
-def _describe_in_a_line(tool: Tool) -> str:
-    sentence = tool.description.strip()
-    match = _first_sentence(sentence)
-    sentence = (match.group() if match else sentence.split("\n", 1)[0])[:SENTENCE_LIMIT].rstrip()
+def first_sentence(words: str, limit: int = SENTENCE_LIMIT) -> str:
+    """Return the first sentence of a description, or its first line, up to a limit."""
+    words = words.strip()
+    match = _first_sentence(words)
+    return (match.group() if match else words.split("\n", 1)[0])[:limit].rstrip()
+
+
+def describe_in_a_line(tool: Tool) -> str:
+    """Return one line with the name, the parameters and the first sentence of the description."""
+    sentence = first_sentence(tool.description)
     return f"- {tool.name}({_signature(tool.parameters)})" + (f" — {sentence}" if sentence else "")
 
 

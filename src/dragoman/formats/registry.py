@@ -107,5 +107,13 @@ def _kept_plan(name: str, *, loose: bool, more_thinking: bool) -> Plan:
     return plan
 
 
+def reasoning_plan() -> Plan:
+    """Return the plan that separates the reasoning from the answer and finds no call."""
+    key = ("", False, True)
+    if key not in _plans:
+        _plans[key] = Plan((), named=True, thinking=pairs(named=True), entries=(SuffixedThink(),))
+    return _plans[key]
+
+
 def rows() -> Iterator[Format]:
     return iter(_rows.values())

@@ -8,7 +8,10 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from dragoman.types import Failure
+
 _MOST_OF_AN_ERROR = 20_000
+_GENERATION = "failed_generation"
 # A rejected key, or too many requests, says nothing about tools.
 _UNRELATED = frozenset({401, 402, 403, 407, 408, 409, 413, 429})
 _refuses_tools = re.compile(
@@ -20,6 +23,21 @@ _refuses_tools = re.compile(
     r"|requires --enable-auto-tool-choice"
     r"|no endpoints found that support tool use"
     r"|(?:unknown|unsupported|unrecogni[sz]ed) (?:parameter|field|argument|request argument)s?[^\w\n]{1,4}tools\b",
+    re.IGNORECASE,
+).search
+_refuses_system = re.compile(
+    r"system (?:role|messages?|prompts?|instructions?) (?:(?:is|are) )?not (?:supported|enabled|allowed)"
+    r"|do(?:es)? not support (?:the |a )?system (?:role|messages?|prompts?|instructions?)"
+    r"|developer instruction is not enabled",
+    re.IGNORECASE,
+).search
+_wants_turns = re.compile(r"roles must alternate", re.IGNORECASE).search
+_NO_TOOLS = 516
+"""The status by which some servers say that they have no tools."""
+_cannot_read_call = re.compile(
+    r"failed to parse (?:input\b|(?:the )?tool[ _-]?calls?\b|(?:the )?(?:generated|model)\b)"
+    r"|(?:error|failure|failed) (?:while )?parsing (?:the )?tool[ _-]?calls?\b"
+    r"|tool[ _-]?call parsing (?:error|failed)",
     re.IGNORECASE,
 ).search
 _wants_responses = re.compile(r"function tools with reasoning_effort .{0,200}/v1/responses", re.IGNORECASE).search
@@ -83,9 +101,37 @@ def learn_from_error(error: object, status: int | None = None) -> Fact | None:
     words = _text_of(error)[:_MOST_OF_AN_ERROR]
     if _wants_responses(words):
         return Fact(wire="openai_responses", why=_shorten(words))
-    if _refuses_tools(words):
-        return Fact(native_tool_calls=False, why=_shorten(words))
+    if _refuses_system(words):
+        return Fact(why=_shorten(words), quirks={"system_role": False, "alternates": True})
+    if _wants_turns(words):
+        return Fact(why=_shorten(words), quirks={"alternates": True})
+    if status == _NO_TOOLS or _refuses_tools(words):
+        return Fact(native_tool_calls=False, why=_shorten(words) or f"status {_NO_TOOLS}")
     return None
+
+
+# ---- a server that cannot read the model's own call ------------------------------------------------------------------
+
+
+def find_generation(failure: Failure) -> str | None:
+    """Return the output of the model in a failure, if the server gives it because it cannot read a call in it.
+
+    It is empty if the server hides the output. None means that the failure has another cause.
+    """
+    body = failure.body
+    entry = body.get("error", body) if isinstance(body, Mapping) else None
+    written = entry.get(_GENERATION) if isinstance(entry, Mapping) else None
+    if isinstance(written, str) and written.strip():
+        return written
+    return "" if failure.code == "tool_use_failed" or written == "" else None
+
+
+def cannot_read_call(failure: Failure) -> bool:
+    """Whether a server failed because it cannot read a call that the model wrote. The same request may fail again."""
+    if find_generation(failure) is not None:
+        return True
+    is_own = failure.status is None or failure.status >= 500
+    return is_own and _cannot_read_call(failure.message[:_MOST_OF_AN_ERROR]) is not None
 
 
 def learn_from_show(body: object) -> Fact | None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from dragoman.characters import strip_controls
 from dragoman.errors import ModelMistake, ToolError, ToolFailed
 from dragoman.tools.calls import BoundCall, Wait, run_async, run_sync
 from dragoman.tools.introspection import first_of
@@ -241,6 +242,24 @@ def to_answer(
     content = answer.result.content
     cut = cut_text(content, limit) if isinstance(content, str) else cut_parts(content, limit)
     return answer if cut == content else _with_result(answer, content=cut)
+
+
+def replace_result(
+    value: Any, call: ToolCall, tool: Tool | None = None, *, max_output: int | None = None
+) -> ToolResult:
+    """Return the result that somebody else gives for a call: as that of a tool, and without control characters."""
+    result = to_result(value, call, tool, max_output=max_output)
+    content = result.content
+    clean: Content = (
+        strip_controls(whole(content))
+        if isinstance(content, str)
+        else [_without_controls(part) if isinstance(part, Text) else part for part in content]
+    )
+    return result if clean == content else msgspec.structs.replace(result, content=clean)
+
+
+def _without_controls(part: Text) -> Text:
+    return msgspec.structs.replace(part, text=strip_controls(whole(part.text)))
 
 
 def answer_sync(

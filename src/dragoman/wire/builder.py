@@ -408,8 +408,10 @@ class ReplyBuilder:
     def _judge_stop(self) -> StopReason:
         if self._failure is not None:
             return "error"
-        limit = self._sent.limit
-        if self._masks_length and limit and self._usage is not None and self._usage.output_tokens >= limit:
+        limit, used = self._sent.limit, self._usage.output_tokens if self._usage is not None else 0
+        if limit and (used >= limit if self._masks_length else used == limit and self._stop == "tool_calls"):
+            # A reply that ends with a call and has exactly as many tokens as it may have was cut by the limit: vLLM
+            # hides this, and it also serves behind addresses whose row does not say so.
             return "length"
         if self._stop is None or self._stop == "unknown":
             return "end" if self._terminated else "unknown"

@@ -59,6 +59,7 @@ _BY_STATUS: dict[int, FailureKind] = {
     429: "rate_limited",
     503: "overloaded",
     504: "timed_out",
+    516: "bad_request",  # a server without support for tools
     529: "overloaded",
 }
 _STATUS: dict[FailureKind, int] = {
@@ -89,7 +90,7 @@ _BY_WORD: tuple[tuple[str, FailureKind], ...] = (
     (r"time.?out|timed out|deadline", "timed_out"),
     (r"content.?(filter|policy)|safety|moderation", "refused"),
     (r"not.?found", "not_found"),
-    (r"invalid|validation|bad.?request|malformed|unprocessable", "bad_request"),
+    (r"invalid|validation|bad.?request|malformed|unprocessable|tool_use_failed", "bad_request"),
 )
 # What some servers answer with the status of a bad request.
 _BY_WORD_OF_400: tuple[tuple[str, FailureKind], ...] = (

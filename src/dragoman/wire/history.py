@@ -183,14 +183,14 @@ _MEDIA = frozenset({Image, File})
 class OrderedHistory:
     """One walk through a conversation. `take` returns whether it is in order; then the other attributes are set."""
 
-    def __init__(self, rules: HistoryRules, namer: Namer, identifier: Identifier, *, system_first: bool) -> None:
+    def __init__(self, rules: HistoryRules, namer: Namer, identifier: Identifier, quirks: Quirks) -> None:
         self.system: list[Text] = []
         self.messages: list[Message] = []
         self.losses: list[Loss] = []
         self._rules = rules
         self._namer = namer
         self._identifier = identifier
-        self._system_first = system_first
+        self._system_first, self._system_role = quirks.system_first, quirks.system_role
         self._begun = False
         self._place = 0  # of the last message of the assistant
         self._waiting: list[tuple[ToolCall, str]] = []  # calls without a result, with their ids on the wire
@@ -245,7 +245,8 @@ class OrderedHistory:
     def _take_system(self, message: Message) -> bool:
         rules = self._rules
         texts = [part for part in message.parts if type(part) is Text]
-        if len(texts) < len(message.parts) or (self._begun and (rules.system != "anywhere" or self._system_first)):
+        is_late = self._begun and (rules.system != "anywhere" or self._system_first)
+        if len(texts) < len(message.parts) or is_late or not self._system_role:
             return False
         if message.extra and (rules.system == "front" or rules.wire not in message.extra):
             return False
@@ -392,7 +393,7 @@ def arrange(messages: Iterable[Message], rules: HistoryRules, namer: Namer, quir
             )
     offered = namer.back
     identifier = Identifier(rules.ids, quirks.id_pattern)
-    quick = OrderedHistory(rules, namer, identifier, system_first=quirks.system_first)
+    quick = OrderedHistory(rules, namer, identifier, quirks)
     if quick.take(given):
         system, arranged, losses = quick.system, quick.messages, quick.losses
     else:
@@ -438,7 +439,10 @@ def _split_system(
                 note_foreign(extra, rules.wire, place, losses)
         if len(texts) < len(message.parts):
             losses.append(Loss("dropped", f"message {place}", "a system message can hold nothing but text"))
-        if begun and (rules.system != "anywhere" or quirks.system_first):
+        if not quirks.system_role and not begun:
+            losses.append(Loss("moved", f"message {place}", "the system message became text of the user"))
+            turns.append(Turn(place, "user", [Text(part.text) for part in texts if part.text], {}))
+        elif begun and (rules.system != "anywhere" or quirks.system_first or not quirks.system_role):
             losses.append(Loss("moved", f"message {place}", "a later system message became labelled user text"))
             words: list[Part] = [Text(f"<system>\n{part.text}\n</system>") for part in texts if part.text]
             turns.append(Turn(place, "user", words, {}))

@@ -21,6 +21,8 @@ class Quirks(Struct, frozen=True, forbid_unknown_fields=True):
     """The name of the field for the limit of output tokens; empty means the wire's own."""
     stream_usage: bool = True
     """Request the usage of a streamed reply (`stream_options.include_usage`)."""
+    tool_stream: bool = False
+    """OpenAI chat: send `tool_stream` with a streamed request that offers tools. Without it, Z.ai sends calls whole."""
     tool_choice: tuple[str, ...] = ("auto", "none", "required", "named")
     """The kinds of tool choice that the endpoint enforces. The codec approximates the others and reports a loss."""
     parallel_flag: bool = True
@@ -29,6 +31,8 @@ class Quirks(Struct, frozen=True, forbid_unknown_fields=True):
     """Send system messages with the role `developer`."""
     system_first: bool = False
     """The endpoint accepts system messages only at the front; later ones are sent as labelled user text."""
+    system_role: bool = True
+    """False for models whose prompt template has no system role: system messages are sent as text of the user."""
     needs_user: bool = False
     """The prompt template fails on a conversation without a user message."""
     alternates: bool = False
@@ -80,7 +84,8 @@ the tools."""
 
     # ---- replies ------------------------------------------------------------------------------------------------
     masks_length: bool = False
-    """The finish reason is `tool_calls` even if the token limit truncated the reply (vLLM); the usage shows it."""
+    """The finish reason hides that the token limit truncated the reply (vLLM); the usage shows it. A call in a reply
+    with exactly as many tokens as allowed counts as truncated everywhere."""
     final_frame: bool = True
     """A stream ends with the wire's last frame (`[DONE]`). False for servers that omit it: then the finish reason is
     the end, and a connection that breaks between the two is not detected."""

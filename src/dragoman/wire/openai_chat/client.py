@@ -282,6 +282,8 @@ def write_options(request: Request, dialect: Dialect, quirks: Quirks, losses: li
         fields["stream"] = True
         if quirks.stream_usage and dialect.stream_options:
             fields["stream_options"] = {"include_usage": True}
+        if quirks.tool_stream and request.tools:
+            fields["tool_stream"] = True
     losses += unsupported_options(options, taken, dialect.wire)
     if request.tools and quirks.effort_with_tools:
         fields["reasoning_effort"] = _settle_effort(fields.get("reasoning_effort"), quirks.effort_with_tools, losses)
