@@ -188,7 +188,7 @@ class DoctorRun:
 
     def _open_transport(self, endpoint: Endpoint) -> Transport:
         if endpoint.provider.transport or not self.config["proxy"]:
-            return open_transport(endpoint)
+            return open_transport(endpoint, self._environment)
         from dragoman.client.http import HttpTransport
 
         return HttpTransport(proxy=self.config["proxy"], environment=self._environment)

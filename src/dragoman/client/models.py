@@ -251,7 +251,7 @@ class MetadataClient:
         self.auth: Auth = choose_auth(endpoint, find_key(endpoint, key, None, variables), variables)
         self._environment = variables
         given = transport if transport is not None and fits(transport, endpoint) else None
-        self._transport = open_transport(endpoint) if given is None else given
+        self._transport = open_transport(endpoint, variables) if given is None else given
         self._is_ours = given is None
         self._timeouts = timeouts
 

@@ -479,7 +479,14 @@ _CONNECTION = (
     ),
     Setting("timeouts.idle", SECONDS, _TIMEOUTS.idle, "the time between two pieces of the answer", "lower"),
     Setting("retries.attempts", COUNT, Retries().attempts, "the maximum number of times a request is sent", "lower"),
-    Setting("proxy", TEXT, None, "the URL of a proxy; none by default", "user_only", '"http://localhost:3128"'),
+    Setting(
+        "proxy",
+        TEXT,
+        None,
+        "the URL of a proxy, or `none`; by default HTTPS_PROXY, HTTP_PROXY and NO_PROXY count",
+        "user_only",
+        '"http://localhost:3128"',
+    ),
 )
 
 _OPTIONS = (
