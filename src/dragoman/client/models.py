@@ -405,7 +405,7 @@ async def alist_models(
     model, and llama.cpp's /props. Raises a typed error if the endpoint does not answer or has no list.
     """
     if isinstance(endpoint, str):
-        name, _, model = endpoint.partition(":")
+        name, model = providers.split(endpoint, base_url)
         endpoint = providers.resolve(name, model, base_url=base_url)
     client = MetadataClient(endpoint, transport=transport, key=key, environment=environment, timeouts=timeouts)
     try:

@@ -103,14 +103,9 @@ def _text(value: Any) -> str:
 
 
 def _model(value: Any) -> str:
-    from dragoman.providers.registry import shipped
-
     name = _text(value)
-    # A provider may have a default model, like the embedded one.
-    if ":" not in name and name in shipped() and shipped().get(name).model:
-        return name
     # The name of a model may become part of a URL, so it must not contain characters that change the path.
-    if ":" not in name or name.startswith(":") or name.endswith(":") or not _MODEL(name) or ".." in name:
+    if name.startswith(":") or name.endswith(":") or not _MODEL(name) or ".." in name:
         raise ValueError
     return name
 
