@@ -90,7 +90,12 @@ def test_a_provider_brings_its_quirks_and_its_model(dragoman, write) -> None:
     ("arguments", "text", "error", "hint"),
     [
         (["--from", "gemini", "--to", "openai"], json.dumps(REQUEST), "no conversation", "anthropic"),
-        (["--from", "gemni", "--to", "openai"], "{}", "unknown provider 'gemni'", "gemini"),
+        (
+            ["--from", "gemni", "--to", "openai"],
+            "{}",
+            "unknown provider 'gemni'; did you mean 'gemini'?",
+            "dragoman providers",
+        ),
         (["--from", "openai", "--to", "gemini"], "{not json", "is not JSON", "body of a request"),
         (["--from", "openai", "--to", "gemini"], "[]", "no conversation", "give the body"),
         (["--from", "openai", "--to", "sagemaker"], "{}", "its own protocol", ""),

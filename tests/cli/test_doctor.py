@@ -134,7 +134,7 @@ def test_a_key_by_the_name_of_its_variable(desk: Desk) -> None:
     [
         ((), 2, "there is no endpoint to examine", "dragoman doctor provider:model"),
         (("http://127.0.0.1:1",), 2, "no server answers at http://127.0.0.1:1", "start the server"),
-        (("no_such:model",), 2, "unknown provider 'no_such'", "known are"),
+        (("no_such:model",), 2, "unknown provider 'no_such'", "dragoman providers"),
         (("openai:gpt-5", "--wire", "gemini"), 2, "gemini", "openai has"),
         (("ollama:qwen3", "--key-env", "NOT_SET"), 2, "NOT_SET is not set", "--key-env"),
     ],

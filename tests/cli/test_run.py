@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.commands import COMMAND, PATIENCE, Desk
+from tests.doctor.clinic import Clinic
 
 from dragoman.testing import Fault, Upstream, call, calls, thinking
 from dragoman.types import Usage
@@ -319,6 +320,11 @@ BROKEN = "import dragoman\n\ndef weather(:\n    pass\n"
         (["go"], "no model is given"),
         (["go", "-m", "nosuch:model"], "unknown provider 'nosuch'"),
         (["go", "-m", "openai:gpt-4o"], "there is no key for openai"),
+        (["go", "-m", "openai/gpt-4o"], "there is no key for openai"),
+        (["go", "-m", "gpt-4o"], "there is no key for openai"),
+        (["go", "-m", "opnai/gpt-4o"], "did you mean 'openai'?"),
+        (["go", "-m", "qwen3"], "ollama:qwen3"),
+        (["go", "-m", "openai"], "openai:MODEL"),
         (["go", "-m", "custom:m", "--tools", "broken.py"], "broken.py:3: SyntaxError"),
         (["go", "-m", "custom:m", "--tools", "missing.py"], "there is no file of tools"),
         (["go", "-m", "custom:m", "--option", "temprature=1"], "did you mean 'temperature'?"),
@@ -352,6 +358,22 @@ def test_misuse_is_told_with_a_next_step(
 def test_three_ways_to_name_a_model(desk: Desk) -> None:
     hint = desk("run", "go").err.splitlines()[-1]
     assert all(way in hint for way in ("-m provider:model", "DRAGOMAN_MODEL", "dragoman config path"))
+
+
+def test_every_spelling_of_a_model_reaches_it(desk: Desk) -> None:
+    """A colon or a slash, a provider alone, and a row of one's own that has a model."""
+    listed = {"object": "list", "data": [{"id": "nomic-embed"}, {"id": "scripted"}]}
+    for name in ("vllm/scripted", "vllm", "Org/Scripted-1B", "mine"):
+        with Upstream(Clinic(lambda request, body: "Hello.", pages={"/v1/models": listed})) as upstream:
+            row = f'[providers.mine]\nlike = "vllm"\nbase_url = "{upstream.url}"\nmodel = "scripted"\n'
+            desk.write("config/dragoman/config.toml", row)
+            url = () if name.startswith("mine") else ("--base-url", upstream.url)
+            done = desk("run", "Hi", "-m", name, *url)
+            assert (done.code, done.out) == (0, "Hello.\n"), (name, done.err)
+            assert upstream.bodies[-1]["model"] == ("Org/Scripted-1B" if "/S" in name else "scripted"), name
+            assert ("using 'vllm:scripted'" in done.err or "using vllm:scripted" in done.err) is (name == "vllm"), (
+                done.err
+            )
 
 
 # ---- approvals -----------------------------------------------------------------------------------------------------

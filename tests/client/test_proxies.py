@@ -1,4 +1,4 @@
-"""Proxies: only when asked for, and then all the way."""
+"""Proxies: those of the environment, except for this machine, or the one that was asked for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import asyncio
 import pytest
 from tests.client.servers import ASKED, HELLO, always, answer, fetch, serve, transport
 
+from dragoman import providers
+from dragoman.client import Client, Retries
 from dragoman.client.http.addresses import Proxies, read_address, read_proxies
 from dragoman.client.transport import HttpRequest, TransportFault
 from dragoman.errors import ConfigError
@@ -14,18 +16,84 @@ from dragoman.errors import ConfigError
 NAMES = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
-def test_the_environment_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 58."""
-
-    async def scene() -> int:
+def test_a_client_uses_the_proxies_of_the_environment_and_never_for_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene() -> list[int]:
+        counts = []
         async with serve(always(answer())) as proxy, serve(always(answer())) as server:
             for name in NAMES:
                 monkeypatch.setenv(name, proxy.url)
-            async with server.client() as client:
-                assert (await client.ask(ASKED)).text == "hello"
-            return proxy.connections
+            for variables in (None, {"HTTP_PROXY": proxy.url}):
+                async with server.client(environment=variables) as client:
+                    assert (await client.ask(ASKED)).text == "hello"
+                counts.append(proxy.connections)
+                far = providers.resolve("openai_chat:m", base_url="http://far.invalid/v1")
+                async with Client(far, key="sk-1", retries=Retries(attempts=1), environment=variables) as client:
+                    assert (await client.ask(ASKED)).text == "hello"
+                counts.append(proxy.connections)
+        return counts
 
-    assert asyncio.run(scene()) == 0
+    assert asyncio.run(scene()) == [0, 1, 1, 2]
+
+
+def test_a_proxy_of_another_kind_in_the_environment_fails_only_the_requests_that_need_it() -> None:
+    proxies = read_proxies("env", {"ALL_PROXY": "socks5://p:1", "NO_PROXY": "free.example"})
+    assert proxies is not None
+    for url in ("http://localhost:11434/", "https://free.example/", "http://127.0.0.1/"):
+        assert proxies.find(read_address(url)) is None
+    with pytest.raises(ConfigError, match="ALL_PROXY"):
+        proxies.find(read_address("https://api.openai.com/"))
+
+
+LOOPBACK = ("localhost", "LOCALHOST", "localhost.", "a.localhost", "127.0.0.1", "127.9.9.9", "[::1]", "0.0.0.0")
+LOOPBACK_TOO = ("[::ffff:127.0.0.1]", "[::]")
+ELSEWHERE = ("localhost.example", "notlocalhost", "128.0.0.1", "10.0.0.1", "[::2]", "127.0.0.1.example", "1localhost")
+
+
+def test_the_loopback_is_never_behind_a_proxy_of_the_environment_and_everything_else_is() -> None:
+    proxies = read_proxies("env", {"ALL_PROXY": "http://p:3"})
+    for host in (*LOOPBACK, *LOOPBACK_TOO):
+        assert find(proxies, f"http://{host}:8000/v1") is None, host
+    for host in ELSEWHERE:
+        assert find(proxies, f"http://{host}:8000/v1") == ("p", 3), host
+
+
+EXCEPTIONS: list[tuple[str, str, bool]] = [
+    ("*", "https://a/", True),
+    ("a b\tc", "https://b/", True),
+    (" , a ,, ", "https://a/", True),
+    ("*.b.c", "https://a.b.c/", True),
+    ("*.b.c", "https://ab.c/", False),
+    ("B.C", "https://a.b.c./", True),
+    ("b.c", "https://a.b.c:8443/", True),
+    ("b.c:8443", "https://a.b.c:8443/", True),
+    ("b.c:443", "https://a.b.c:8443/", False),
+    ("10.0.0.0/8", "http://10.1.2.3/", True),
+    ("10.0.0.0/8", "http://11.1.2.3/", False),
+    ("10.0.0.0/8", "http://10.example/", False),
+    ("10.1.2.3", "http://10.1.2.3/", True),
+    ("1.2.3", "http://10.1.2.3/", False),
+    ("fd00::/8", "http://[fd12::1]/", True),
+    ("::1", "http://[::2]/", False),
+    ("[fd12::1]:80", "http://[fd12::1]/", True),
+    ("[fd12::1]:81", "http://[fd12::1]/", False),
+    ("fd12::1", "http://[fd12::1]:9/", True),
+    (".", "http://a/", False),
+    ("*.", "http://a/", False),
+    ("", "http://a/", False),
+]
+
+
+def test_the_exceptions_of_the_environment() -> None:
+    for entry, url, exempt in EXCEPTIONS:
+        proxies = read_proxies("env", {"ALL_PROXY": "http://p:3", "NO_PROXY": entry})
+        assert (find(proxies, url) is None) is exempt, (entry, url)
+
+
+def test_no_proxy_can_be_asked_for() -> None:
+    assert read_proxies("none", {"ALL_PROXY": "http://p:3"}) is None
+    assert find(read_proxies("http://q:4", {"NO_PROXY": "*"}), "http://localhost/") == ("q", 4)
 
 
 def test_a_plain_request_takes_the_whole_address_to_the_proxy() -> None:

@@ -114,7 +114,7 @@ MISTAKES = [
     ("outside its table", "concurrency = 3\n", 1, "did you mean `limits.concurrency`"),
     ("a table for a value", "[model]\nname = 'x'\n", 1, "`model` must be a model such as ollama:qwen3; found a table"),
     ("a value for a table", "limits = 3\n", 1, "`limits` is a table of settings"),
-    ("a model without a provider", 'model = "qwen3"\n', 1, "a model such as ollama:qwen3"),
+    ("a model of nothing", 'model = ":qwen3"\n', 1, "a model such as ollama:qwen3"),
     ("a model that leads elsewhere", 'model = "openai:../../x?y="\n', 1, "a model such as ollama:qwen3"),
     ("a list of other things", "deny = [1]\n", 1, "a list of rules"),
     ("a rule that is none", 'deny = ["bash("]\n', 1, "its bracket is not closed"),

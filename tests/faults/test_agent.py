@@ -384,7 +384,9 @@ def test_48_the_clock_on_the_wall_may_jump(jump: float, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"])
-def test_58_proxies_of_the_environment_are_not_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_58_proxies_of_the_environment_are_not_used_for_this_machine(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Upstream([]) as proxy, Upstream([ANSWER]) as upstream:
         monkeypatch.setenv(name, proxy.url)
         result = dragoman.Agent(upstream.endpoint()).run("Go.")

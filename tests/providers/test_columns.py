@@ -186,10 +186,11 @@ def _decide(provider: Provider, profile: Profile, capabilities: Columns | None =
             seen.append(str(error))
         else:
             seen.append(_behaviour(endpoint))
-    try:
-        seen.append(registry.resolve(f"{provider.name}").model)
-    except DragomanError as error:
-        seen.append(str(error))
+    for name in (provider.name, "acme-7b"):
+        try:
+            seen.append(registry.resolve(name).model)
+        except DragomanError as error:
+            seen.append(str(error))
     return seen
 
 
@@ -282,6 +283,7 @@ PROFILES: dict[str, Any] = {
     "replay": "always",
     "schema": "inlined",
     "wire": "anthropic",
+    "vendor": "acme",
     "quirks": {"name_limit": 3},
     "wire_quirks": {"anthropic": {"name_limit": 3}},
     "declared": {"streaming": False},

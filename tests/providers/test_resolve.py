@@ -53,11 +53,72 @@ def test_only_the_first_colon_parts_provider_and_model() -> None:
     assert providers.resolve("ollama", "qwen3:8b") == providers.resolve("ollama:qwen3:8b")
 
 
-@pytest.mark.parametrize("written", ["qwen3", "ollama:", ""])
-def test_a_name_without_model_is_told_how_to_be_written(written: str) -> None:
-    with pytest.raises(UnknownModel) as caught:
-        providers.resolve(written)
-    assert "provider:model" in caught.value.next_step
+SPELLINGS: list[tuple[str, str, str, str]] = [
+    ("openai:gpt-4o", "", "openai", "gpt-4o"),
+    ("openai/gpt-4o", "", "openai", "gpt-4o"),
+    ("gpt-4o", "", "openai", "gpt-4o"),
+    ("o3-mini", "", "openai", "o3-mini"),
+    ("chatgpt-4o-latest", "", "openai", "chatgpt-4o-latest"),
+    ("claude-sonnet-4-5", "", "anthropic", "claude-sonnet-4-5"),
+    ("claude", "", "anthropic", ""),
+    ("claude/claude-opus-4-8", "", "anthropic", "claude-opus-4-8"),
+    ("gemini-2.5-pro", "", "gemini", "gemini-2.5-pro"),
+    ("gemini/gemini-2.5-pro", "", "gemini", "gemini-2.5-pro"),
+    ("grok-4", "", "xai", "grok-4"),
+    ("ollama/qwen3:8b", "", "ollama", "qwen3:8b"),
+    ("ollama:hf.co/a/b:Q4", "", "ollama", "hf.co/a/b:Q4"),
+    ("openrouter/openai/gpt-4o:free", "", "openrouter", "openai/gpt-4o:free"),
+    ("openrouter:openai/gpt-4o", "", "openrouter", "openai/gpt-4o"),
+    ("zai@coding/glm-4.6", "", "zai", "glm-4.6"),
+    ("openai_chat/gpt-4o", "", "openai", "gpt-4o"),
+    ("local", "", "local", "smollm2"),
+    # With an address of one's own, the vendor is the first part of the model's own name.
+    ("openai/gpt-oss-20b", "http://box:8000/v1", "custom", "openai/gpt-oss-20b"),
+    ("openai/gpt-4o", "https://api.openai.com/v1", "openai", "gpt-4o"),
+    ("openai:gpt-4o", "http://box:8000/v1", "openai", "gpt-4o"),
+    ("Qwen/Qwen3-8B", "http://box:8000/v1", "custom", "Qwen/Qwen3-8B"),
+    ("vllm/Qwen/Qwen3-8B", "http://box:8000/v1", "vllm", "Qwen/Qwen3-8B"),
+    ("qwen3:8b", "http://box:8000/v1", "custom", "qwen3:8b"),
+    ("gpt-4o", "http://box:8000/v1", "custom", "gpt-4o"),
+    ("my-own", "http://box:8000/v1", "custom", "my-own"),
+]
+
+
+def test_a_model_can_be_spelled_in_many_ways() -> None:
+    for written, base_url, provider, model in SPELLINGS:
+        if model:
+            endpoint = providers.resolve(written, base_url=base_url)
+            assert (endpoint.provider.name, endpoint.model) == (provider, model), (written, base_url)
+        else:
+            assert providers.split(written, base_url)[1] == model
+
+
+UNCLEAR: list[tuple[str, str, type[ConfigError], str]] = [
+    ("qwen3", "", UnknownModel, "ollama:qwen3"),
+    ("qwen3:8b", "", UnknownModel, "ollama:qwen3:8b"),
+    ("deepseek-chat", "", UnknownModel, "deepseek:deepseek-chat"),
+    ("mistral-large-latest", "", UnknownModel, "mistral:mistral-large-latest"),
+    ("meta-llama/Llama-3.1-8B", "", UnknownModel, "ollama:meta-llama/Llama-3.1-8B"),
+    ("Qwen/Qwen3-8B", "", UnknownModel, "openrouter:Qwen/Qwen3-8B"),
+    ("nonsense", "", UnknownModel, "provider:model"),
+    ("", "", UnknownModel, "provider:model"),
+    ("ollama", "", UnknownModel, "ollama:MODEL"),
+    ("ollama:", "", UnknownModel, "ollama:MODEL"),
+    ("openai/", "", UnknownModel, "openai:MODEL"),
+    ("opnai:gpt-4o", "", UnknownProvider, "'openai'"),
+    ("opnai/gpt-4o", "", UnknownProvider, "'openai'"),
+    ("opnai:foo", "http://box:8000/v1", UnknownProvider, "'openai'"),
+    ("no/such", "", UnknownProvider, "dragoman providers"),
+]
+
+
+def test_a_name_that_is_not_clear_gets_a_suggestion() -> None:
+    for written, base_url, kind, words in UNCLEAR:
+        with pytest.raises(kind) as caught:
+            providers.resolve(written, base_url=base_url)
+        assert words in caught.value.explain(), written
+        # The names of all providers would hide the suggestion.
+        assert len(caught.value.explain()) < 300, written
 
 
 # ---- quirks --------------------------------------------------------------------------------------------------------

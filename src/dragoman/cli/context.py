@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -13,10 +14,12 @@ import msgspec
 
 from dragoman.agent import Agent, Connection, Safety
 from dragoman.agent.approvals import Approver
+from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import APPROVE_KEYWORDS
 from dragoman.cli.options import RunOptions
-from dragoman.cli.screen import read_text
-from dragoman.client import Retries
+from dragoman.cli.screen import print_line, read_text
+from dragoman.client import Retries, list_models
+from dragoman.client.models import choose_model
 from dragoman.config import (
     SETTINGS,
     Config,
@@ -118,7 +121,7 @@ class SafetySetup:
         config = self._config
         found: list[Tool] = []
         # The embedded model is too small to choose among thirteen tools. They are offered if the user names them.
-        is_too_small = model.partition(":")[0] == _EMBEDDED_PROVIDER and config.origin("builtin").kind == "default"
+        is_too_small = re.split("[:/]", model)[0] == _EMBEDDED_PROVIDER and config.origin("builtin").kind == "default"
         if config["builtin"] and not is_too_small:
             from dragoman.builtin import toolbox
 
@@ -234,7 +237,7 @@ class AppContext:
         if not chosen:
             raise ConfigError(NO_MODEL, hint=NO_MODEL_HINT)
         return Agent(
-            chosen,
+            self._with_model(chosen),
             self.tools,
             system=self.system,
             base_url=self.options.base_url,
@@ -249,6 +252,21 @@ class AppContext:
             connection=self._connection(),
             safety=self._agent_safety(ask_user, attended=attended),
         )
+
+    def _with_model(self, name: str) -> str:
+        """The name with a model. For a server of one's own without one (`ollama`), it is the first that it lists."""
+        base_url = self.options.base_url
+        provider, model = self.registry.split(name, base_url)
+        row = self.registry.get(provider.partition("@")[0])
+        if model or row.model or row.group != "local":
+            return name
+        endpoint = self.registry.resolve(provider, "", base_url=base_url)
+        listed = list_models(endpoint, transport=self._transport(), environment=self._environment)
+        chosen = choose_model(listed)
+        if not chosen:
+            raise ConfigError(f"{row.name} lists no model", hint=f"load one, or name it as {row.name}:MODEL")
+        print_line(f"using {quote_value(f'{provider}:{chosen}')}", error=True)
+        return f"{provider}:{chosen}"
 
     def _connection(self) -> Connection:
         config = self.config

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from dragoman import providers
 from dragoman.cli.screen import Screen, read_json, write_json
 from dragoman.providers.definitions import codec_for
 from dragoman.wire import names
@@ -53,8 +54,8 @@ def convert(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: body, path and report.")] = False,
 ) -> int:
     reader, writer = codec_for(source), codec_for(target)
-    if ":" in target and not model:
-        model = target.partition(":")[2]
+    if not model:
+        model = providers.split(target)[1]
     prepared = convert_body(read_json(file), reader, writer, model=model)
     if as_json:
         write_json(

@@ -188,7 +188,7 @@ class DoctorRun:
 
     def _open_transport(self, endpoint: Endpoint) -> Transport:
         if endpoint.provider.transport or not self.config["proxy"]:
-            return open_transport(endpoint)
+            return open_transport(endpoint, self._environment)
         from dragoman.client.http import HttpTransport
 
         return HttpTransport(proxy=self.config["proxy"], environment=self._environment)
@@ -204,7 +204,7 @@ class DoctorRun:
         if "://" in target:
             return await self._find_by_url(target)
         settings: dict[str, Any] = {"wire": options.wire, "base_url": options.base_url}
-        provider, _, model = target.partition(":")
+        provider, model = self.registry.split(target, options.base_url)
         model = options.model or model
         row = self.registry.get(provider.partition("@")[0])
         if not model and not row.model:

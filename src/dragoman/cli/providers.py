@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from dragoman.cli.screen import GAP, Screen, pad_columns, read_text, write_json
-from dragoman.errors import ConfigError, UnknownProvider
+from dragoman.errors import ConfigError
 from dragoman.providers import WIRES, Endpoint, Provider, Registry
 from dragoman.providers.provider import OWN
 from dragoman.providers.registry import changed_quirks, quirk_defaults, quirk_meanings
@@ -151,12 +151,8 @@ def _cells(row: Provider) -> tuple[str, ...]:
 
 
 def _explain(registry: Registry, name: str, wire: str, *, as_json: bool) -> None:
-    known, _, model = name.partition(":")
-    try:
-        row = registry.get(known.partition("@")[0])
-    except UnknownProvider as error:
-        # A hint with all names would hide the suggestion.
-        raise UnknownProvider(error.name, registry.names()) from None
+    known, model = registry.split(name)
+    row = registry.get(known.partition("@")[0])
     if not model:
         if wire and wire not in row.wires:
             raise ConfigError(f"{row.name} does not have the wire {wire}", hint=f"its wires are {', '.join(row.wires)}")

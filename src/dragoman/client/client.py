@@ -89,12 +89,12 @@ def address_of(base: str, endpoint: Endpoint, codec: Codec, model: str, *, strea
 # The transport of an endpoint: HTTP, unless its provider has its own.
 
 
-def open_transport(endpoint: Endpoint) -> Transport:
-    """Open a new transport for an endpoint. The caller closes it."""
+def open_transport(endpoint: Endpoint, environment: Mapping[str, str] | None = None) -> Transport:
+    """Open a new transport for an endpoint, with the proxies of the environment. The caller closes it."""
     if not endpoint.provider.transport:
         from dragoman.client.http import HttpTransport
 
-        return HttpTransport()
+        return HttpTransport(proxy="env", environment=environment)
     module, _, name = endpoint.provider.transport.partition(":")
     try:
         # By name, because this package must not import the package of the provider.
@@ -305,7 +305,7 @@ class Client(_Asker):
             key = find_key(self.endpoint, self._key, self._keys, self._environment)
             self._auth = choose_auth(self.endpoint, key, self._environment)
         if self._transport is None:
-            self._transport = open_transport(self.endpoint)
+            self._transport = open_transport(self.endpoint, self._environment)
 
     # ---- one attempt ------------------------------------------------------------------------------------------------
 

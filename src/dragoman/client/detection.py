@@ -292,7 +292,7 @@ async def adetect(
     endpoint = rows.resolve("custom", "", base_url=url)
     if known is not None:
         endpoint = rows.resolve(known[0], "", place=known[1])
-    carrier = open_transport(endpoint) if transport is None else transport
+    carrier = open_transport(endpoint, variables) if transport is None else transport
     try:
         client = MetadataClient(endpoint, transport=carrier, key=key, environment=variables, timeouts=timeouts)
         async with asyncio.timeout(seconds):

@@ -251,7 +251,7 @@ class MetadataClient:
         self.auth: Auth = choose_auth(endpoint, find_key(endpoint, key, None, variables), variables)
         self._environment = variables
         given = transport if transport is not None and fits(transport, endpoint) else None
-        self._transport = open_transport(endpoint) if given is None else given
+        self._transport = open_transport(endpoint, variables) if given is None else given
         self._is_ours = given is None
         self._timeouts = timeouts
 
@@ -405,7 +405,7 @@ async def alist_models(
     model, and llama.cpp's /props. Raises a typed error if the endpoint does not answer or has no list.
     """
     if isinstance(endpoint, str):
-        name, _, model = endpoint.partition(":")
+        name, model = providers.split(endpoint, base_url)
         endpoint = providers.resolve(name, model, base_url=base_url)
     client = MetadataClient(endpoint, transport=transport, key=key, environment=environment, timeouts=timeouts)
     try:

@@ -103,14 +103,9 @@ def _text(value: Any) -> str:
 
 
 def _model(value: Any) -> str:
-    from dragoman.providers.registry import shipped
-
     name = _text(value)
-    # A provider may have a default model, like the embedded one.
-    if ":" not in name and name in shipped() and shipped().get(name).model:
-        return name
     # The name of a model may become part of a URL, so it must not contain characters that change the path.
-    if ":" not in name or name.startswith(":") or name.endswith(":") or not _MODEL(name) or ".." in name:
+    if name.startswith(":") or name.endswith(":") or not _MODEL(name) or ".." in name:
         raise ValueError
     return name
 
@@ -487,7 +482,14 @@ _CONNECTION = (
     ),
     Setting("timeouts.idle", SECONDS, _TIMEOUTS.idle, "the time between two pieces of the answer", "lower"),
     Setting("retries.attempts", COUNT, Retries().attempts, "the maximum number of times a request is sent", "lower"),
-    Setting("proxy", TEXT, None, "the URL of a proxy; none by default", "user_only", '"http://localhost:3128"'),
+    Setting(
+        "proxy",
+        TEXT,
+        None,
+        "the URL of a proxy, or `none`; by default HTTPS_PROXY, HTTP_PROXY and NO_PROXY count",
+        "user_only",
+        '"http://localhost:3128"',
+    ),
 )
 
 _OPTIONS = (

@@ -92,7 +92,7 @@ class Prober:
         seconds: float = 120.0,
     ) -> None:
         self.endpoint = endpoint
-        carrier = open_transport(endpoint) if transport is None else transport
+        carrier = open_transport(endpoint, environment) if transport is None else transport
         self._owned = carrier if transport is None else None
         self._tap = RecordingTap(carrier)
         self._timeouts = timeouts or Timeouts()

@@ -176,7 +176,7 @@ class Hub:
         around = os.environ if environment is None else environment
         self._home = around.get("HF_ENDPOINT", "").rstrip("/") or HOME
         self._token = around.get("HF_TOKEN", "")
-        self._transport = transport or HttpTransport()
+        self._transport = transport or HttpTransport(proxy="env", environment=around)
 
     async def close(self) -> None:
         await self._transport.close()

@@ -34,7 +34,7 @@ class HttpChannel:
         self._server = server
         self._limits = limits
         self._receive = receive
-        self._transport = HttpTransport()
+        self._transport = HttpTransport(proxy="env")
         self._session_headers: dict[str, str] = {}
         self._session = ""
         self._replies: set[asyncio.Task[None]] = set()

@@ -39,6 +39,7 @@ __all__ = [
     "plain_name",
     "profile",
     "resolve",
+    "split",
 ]
 
 
@@ -60,6 +61,15 @@ def profile(model: str) -> Profile:
 
 def resolve(provider: str | Provider, model: str | None = None, **settings: Any) -> Endpoint:
     """Return the endpoint for `provider:model`; the settings are those of `Registry.resolve`."""
-    if isinstance(provider, str) and provider.partition(":")[0].partition("@")[0] not in shipped():
-        return default().resolve(provider, model, **settings)
-    return shipped().resolve(provider, model, **settings)
+    return (_registry_for(provider) if isinstance(provider, str) else shipped()).resolve(provider, model, **settings)
+
+
+def split(name: str, base_url: str = "") -> tuple[str, str]:
+    """Split the name of a model into provider and model, as `Registry.split` does."""
+    return _registry_for(name).split(name, base_url)
+
+
+def _registry_for(name: str) -> Registry:
+    """The shipped rows if the name begins with one of them. Otherwise it may be a provider of an installed package."""
+    is_shipped = any(name.partition(sign)[0].partition("@")[0] in shipped() for sign in ":/")
+    return shipped() if is_shipped else default()

@@ -26,7 +26,8 @@ def codec_for(provider: Target) -> Codec:
     if isinstance(provider, str):
         if knows(provider):
             return wire.get(provider)
-        provider = providers.resolve(provider) if ":" in provider else providers.get(provider)
+        named = any(sign in provider for sign in ":/")
+        provider = providers.resolve(*providers.split(provider)) if named else providers.get(provider)
     endpoint = providers.resolve(provider, "") if isinstance(provider, Provider) else provider
     if not knows(endpoint.wire):
         name = endpoint.provider.name

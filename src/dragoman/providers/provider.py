@@ -177,6 +177,8 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """The schema dialect that the family understands; empty means that of the wire."""
     wire: str = ""
     """The wire on which it works best."""
+    vendor: str = ""
+    """The provider for a name without one, if only the vendor serves the family."""
     quirks: dict[str, Any] = field(default_factory=dict)
     wire_quirks: dict[str, dict[str, Any]] = field(default_factory=dict)
     declared: dict[str, Any] = field(default_factory=dict, name="capabilities")

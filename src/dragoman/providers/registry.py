@@ -10,14 +10,25 @@ from functools import cache, reduce
 from importlib.resources import files
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, structs
 
-from dragoman.errors import ConfigError, UnknownModel, UnknownProvider
+from dragoman.errors import ConfigError, UnknownModel, UnknownProvider, nearest
 from dragoman.providers.endpoint import Endpoint, read_quirks, settle
 from dragoman.providers.facts import Facts
-from dragoman.providers.provider import OWN, WIRES, Capabilities, Profile, Provider, find, from_mapping
+from dragoman.providers.provider import (
+    OWN,
+    UNKNOWN,
+    WIRES,
+    Capabilities,
+    Profile,
+    Provider,
+    find,
+    from_mapping,
+    normalise_base_url,
+)
 from dragoman.wire.quirks import DEFAULTS, Quirks
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -190,8 +201,7 @@ class Registry(Struct, frozen=True):
         """Return the provider of that name or alias. The name of a wire returns its vendor with that wire."""
         found = self._find(name)
         if found is None:
-            known = self.names()
-            raise UnknownProvider(name, known, hint=f"known are {', '.join([*self.rows, *WIRES])}")
+            raise UnknownProvider(name, self.names())
         return found
 
     def _find(self, name: str) -> Provider | None:
@@ -223,13 +233,13 @@ class Registry(Struct, frozen=True):
         capabilities: Mapping[str, Any] | Capabilities | None = None,
         facts: Facts | None = None,
     ) -> Endpoint:
-        """Return the endpoint for `provider:model`, or for a provider and a model.
+        """Return the endpoint for `provider:model` (see `split` for other spellings), or for a provider and a model.
 
         `provider@place:model` selects another base URL of the row, as `place=` does. `base_url` is the user's own URL,
         `variables` fill the placeholders of the row's URL; `quirks` and `capabilities` override the rows.
         """
         if isinstance(provider, str):
-            name, model = self._split(provider, model)
+            name, model = (provider, model) if model is not None else self._require_model(provider, base_url)
             name, _, at = name.partition("@")
             row = self.get(name)
             place = place or at
@@ -249,17 +259,55 @@ class Registry(Struct, frozen=True):
             facts=facts,
         )
 
-    def _split(self, name: str, model: str | None) -> tuple[str, str]:
-        """Split `provider:model`. Only the first colon counts: names of models may contain colons."""
-        if model is not None:
-            return name, model
-        provider, _, rest = name.partition(":")
-        if not rest:
-            known = self._find(provider.partition("@")[0])
-            rest = known.model if known is not None else ""
-        if not rest:
-            raise UnknownModel(name, hint="write it as provider:model, for example ollama:qwen3")
-        return provider, rest
+    def split(self, name: str, base_url: str = "") -> tuple[str, str]:
+        """Split the name of a model into provider (with its place) and model. The model is empty if none is named.
+
+        `provider:model` and `provider/model` are equivalent; names of models may contain both signs. A name without a
+        provider belongs to the vendor of its family, if nobody else serves it, or to the server at `base_url`. Raises
+        UnknownProvider or UnknownModel, which suggest a name.
+        """
+        found = self._split_at(name, ":") or (
+            self._split_at(name, "/") if self._means_provider(name, base_url) else None
+        )
+        if found is not None:
+            return found
+        family, first = self.profile(name), re.split("[:/@]", name)[0]
+        is_family = family.name != UNKNOWN.name
+        if base_url and (is_family or ":" not in name or nearest(first, self.names()) is None):
+            return "custom", name
+        if family.vendor in self.rows and first == name:
+            return family.vendor, name
+        if (first != name or nearest(name, self.names())) and (family.vendor or not is_family):
+            raise UnknownProvider(first, self.names())
+        if not is_family:
+            raise UnknownModel(name)
+        vendor = family.name.partition("_")[0]
+        places = " or ".join(f"{place}:{name}" for place in (vendor, "ollama", "openrouter") if place in self)
+        raise UnknownModel(name, hint=f"several providers have this model: name one, for example {places}")
+
+    def _split_at(self, name: str, sign: str) -> tuple[str, str] | None:
+        provider, _, rest = name.partition(sign)
+        known = "/" not in provider and self._find(provider.partition("@")[0]) is not None
+        return (provider, rest) if known else None
+
+    def _means_provider(self, name: str, base_url: str) -> bool:
+        """Whether the text before a slash is a provider. It may also be the first part of the model's own name.
+
+        Such names begin with the vendor (`openai/gpt-oss-20b`, `meta-llama/...`), and servers of one's own have them.
+        So the spelling of the provider counts.
+        """
+        first = name.partition("/")[0].partition("@")[0]
+        row = self._find(first)
+        if row is None or first not in (row.name, *row.aliases, *WIRES):
+            return False
+        return not base_url or row.group not in ("first_party", "host") or _host(base_url) == _host(row.base_url)
+
+    def _require_model(self, name: str, base_url: str) -> tuple[str, str]:
+        provider, model = self.split(name, base_url)
+        row = self.get(provider.partition("@")[0])
+        if not model and not row.model:
+            raise UnknownModel(name, hint=f"{row.name} is a provider: name a model, too, as {row.name}:MODEL")
+        return provider, model or row.model
 
     def __iter__(self) -> Iterator[Provider]:
         return iter(self.rows.values())
@@ -348,6 +396,10 @@ def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(table, Mapping):
         raise ConfigError(f"`{name}` is a table of rows by name, not {type(table).__name__}")
     return table
+
+
+def _host(url: str) -> str | None:
+    return urlsplit(normalise_base_url(url)).hostname
 
 
 def _fold(name: str) -> str:

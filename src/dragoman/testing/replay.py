@@ -324,7 +324,7 @@ def cassette(
             # Its connections end with the event loop that they were opened in.
             from dragoman.client.http import HttpTransport
 
-            transport = HttpTransport()
+            transport = HttpTransport(proxy="env")
         recording = RecordingTransport(transport, place, redact=patterns, ignore=ignore, first_number=number)
         chosen = _ExtendingTransport(replay, recording) if replay else recording
     yield chosen

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import quote, unquote, urlsplit
 
 from msgspec import Struct
@@ -79,7 +81,11 @@ def _without_user(url: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Proxies are used only on request: a fixed URL, or those of the environment.
+# Proxies: one for every request, or those of the environment, which have exceptions.
+
+NO_PROXY = "none"
+"""The setting that uses no proxy."""
+_separators = re.compile(r"[,\s]+").split
 
 
 class Proxy(Struct, frozen=True):
@@ -93,42 +99,97 @@ class Proxies(Struct, frozen=True):
 
     by_scheme: dict[str, Proxy]
     exceptions: tuple[str, ...] = ()
+    unsupported: dict[str, str] = {}
+    """By scheme: the variable with a proxy of a kind that is not supported."""
+    spares_loopback: bool = False
 
     def find(self, address: Address) -> Proxy | None:
-        proxy = self.by_scheme.get(address.scheme)
-        return None if proxy is None or self._is_exempt(address) else proxy
+        """Return the proxy for an address. Raises ConfigError if its kind is not supported."""
+        proxy, variable = self.by_scheme.get(address.scheme), self.unsupported.get(address.scheme)
+        if (proxy is None and variable is None) or self._is_exempt(address):
+            return None
+        if variable is not None:
+            raise ConfigError(
+                f"the proxy in {variable} is of a kind that is not supported",
+                hint=f"write it as http://host:port, or name {address.host} in NO_PROXY",
+            )
+        return proxy
 
     def _is_exempt(self, address: Address) -> bool:
-        host = address.host.lower()
-        for entry in self.exceptions:
-            name, _, port = entry.partition(":")
-            if port.isdigit() and int(port) != address.port:
-                continue
-            name = name.lstrip(".") if port.isdigit() else entry.lstrip(".")
-            if name == "*" or host == name or host.endswith("." + name):
-                return True
+        number = _read_number(address.host)
+        if self.spares_loopback and _is_loopback(address.host, number):
+            return True
+        return any(_covers(entry, address, number) for entry in self.exceptions)
+
+
+def _read_number(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        number = ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return (number.ipv4_mapped or number) if isinstance(number, IPv6Address) else number
+
+
+def _is_loopback(host: str, number: IPv4Address | IPv6Address | None) -> bool:
+    if number is not None:
+        return number.is_loopback or number.is_unspecified
+    name = host.lower().rstrip(".")
+    return name == "localhost" or name.endswith(".localhost")
+
+
+def _covers(entry: str, address: Address, number: IPv4Address | IPv6Address | None) -> bool:
+    """Whether an entry of NO_PROXY covers an address: `*`, a domain, a number or a network, all but `*` with a port."""
+    if entry == "*":
+        return True
+    name, port = _split_port(entry)
+    if port is not None and port != address.port:
         return False
+    if number is not None:
+        try:
+            return number in ip_network(name, strict=False)
+        except (ValueError, TypeError):
+            return False
+    domain = name.removeprefix("*").lstrip(".").rstrip(".")
+    host = address.host.lower().rstrip(".")
+    return bool(domain) and (host == domain or host.endswith("." + domain))
+
+
+def _split_port(entry: str) -> tuple[str, int | None]:
+    if entry.startswith("["):
+        name, _, port = entry[1:].partition("]")
+        return name, int(port[1:]) if port[1:].isdigit() else None
+    name, sign, port = entry.rpartition(":")
+    # More than one colon without brackets is a number of IPv6.
+    return (name, int(port)) if sign and port.isdigit() and ":" not in name else (entry, None)
 
 
 def read_proxies(setting: str | None, environment: Mapping[str, str]) -> Proxies | None:
-    """Return the proxies of a setting: None for none, `env` for those of the environment, else the URL of one."""
-    if setting is None or not setting.strip():
+    """Return the proxies of a setting: `env` for those of the environment, `none` for none, else the URL of one.
+
+    Those of the environment are not used for this machine: a model on the loopback is not behind a proxy.
+    """
+    chosen = (setting or "").strip()
+    if not chosen or chosen == NO_PROXY:
         return None
-    if setting != "env":
-        proxy = read_proxy(setting)
+    if chosen != "env":
+        proxy = read_proxy(chosen)
         return Proxies({"http": proxy, "https": proxy})
-    found = {}
+    found, unsupported = {}, {}
     for scheme in ("http", "https"):
         for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY"):
             if name == "HTTP_PROXY" and "REQUEST_METHOD" in environment:
                 # In a CGI script, the sender of a request controls this variable.
                 continue
             if environment.get(name, "").strip():
-                found[scheme] = read_proxy(environment[name])
+                try:
+                    found[scheme] = read_proxy(environment[name])
+                except ConfigError:
+                    # Only a request that needs it fails.
+                    unsupported[scheme] = name
                 break
     exceptions = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
-    names = tuple(entry.strip().lower() for entry in exceptions.split(",") if entry.strip())
-    return Proxies(found, names) if found else None
+    names = tuple(entry.lower() for entry in _separators(exceptions) if entry)
+    return Proxies(found, names, unsupported, spares_loopback=True) if found or unsupported else None
 
 
 def read_proxy(url: str) -> Proxy:

@@ -24,10 +24,10 @@ _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 class HttpTransport:
     """HTTP/1.1 with persistent connections. Several event loops may share it; each has its own connections.
 
-    `proxy` is the URL of an HTTP proxy, or `"env"` for the proxies of the environment; by default it ignores the
-    environment. `tls` is your own context, for a private certificate authority or a client certificate. `at` is a
-    numeric address: every connection goes there, and no name is resolved. The Host header and the name in the
-    certificate are still those of the request.
+    `proxy` is the URL of an HTTP proxy, or `"env"` for the proxies of the environment. The transport that a client
+    opens uses `"env"`; this class by default uses none. `tls` is your own context, for a private certificate authority
+    or a client certificate. `at` is a numeric address: every connection goes there, and no name is resolved. The Host
+    header and the name in the certificate are still those of the request.
     """
 
     def __init__(
