@@ -129,7 +129,7 @@ class Proxy:
         decoder = SseDecoder()
         async for piece in response.pieces():
             for event in decoder.feed(piece):
-                text = event.data
+                text: str = getattr(event, "data", "")
                 written = text.encode() if text == "[DONE]" else msgspec.json.encode(msgspec.json.decode(text))
                 data = b"data: " + written + b"\n\n"
                 await send({"type": "http.response.body", "body": data, "more_body": True})

@@ -20,6 +20,7 @@ from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, Reque
 from dragoman.errors import DragomanError
 from dragoman.events import CallEnded, Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
 from dragoman.extraction import Extraction
+from dragoman.extraction.leaks import rewrite_leaks
 from dragoman.extraction.responses import ConversationContext
 from dragoman.extraction.tool_mode import ComposedRequest, ToolMode, choose_tool_mode, compose, is_written_as_text
 from dragoman.pipeline.report import Report, add_usage
@@ -141,7 +142,13 @@ class Exchange:
 
     def _read_history(self) -> list[Message]:
         """Return the messages of the client, as the model should see them."""
-        return restore_reasoning(self._request.messages, self.report.wire)
+        messages = restore_reasoning(self._request.messages, self.report.wire)
+        if not self._request.tools:
+            return messages
+        clean = rewrite_leaks(messages, self._request.tools)
+        self.report.rewritten = len(clean.rewrites)
+        self.report.notes += map(str, clean.rewrites)
+        return clean.messages
 
     def _try_again(self, failure: Failure, composed: ComposedRequest) -> bool:
         """Prepare another attempt after a failure without output: the tools as text, or the next endpoint."""

@@ -112,16 +112,22 @@ LISTS: dict[str, Listing] = {
     "/api/tags": list_ollama,
     "/api/ps": list_running,
 }
-"""The lists by path. `/v1/models` is Anthropic's list if the client sends `anthropic-version`."""
+"""The lists by path."""
+_GOOGLE = frozenset({"x-goog-api-key", "x-goog-api-client"})
 _one = re.compile(r"(?P<prefix>/v1|/v1beta)/models/(?P<name>[^:]+)\Z").match
 
 
 def find_list(path: str, headers: Mapping[str, str]) -> Listing | None:
     """Return the list that a path asks for."""
     listing = LISTS.get(path)
-    if listing is list_openai and "anthropic-version" in headers:
+    return _own_form(headers) if listing is list_openai else listing
+
+
+def _own_form(headers: Mapping[str, str]) -> Listing:
+    """Three vendors have a list at `/v1/models`. Their clients differ in a header that each of them always sends."""
+    if "anthropic-version" in headers:
         return list_anthropic
-    return listing
+    return list_gemini if _GOOGLE & headers.keys() else list_openai
 
 
 def find_model(path: str, headers: Mapping[str, str], models: Iterable[ModelEntry]) -> dict[str, Any] | None:
@@ -132,9 +138,8 @@ def find_model(path: str, headers: Mapping[str, str], models: Iterable[ModelEntr
     model = next((each for each in models if each.name == found["name"]), None)
     if model is None:
         return None
-    if found["prefix"] == "/v1beta":
-        return show_gemini(model)
-    one: dict[str, Any] = (list_anthropic if "anthropic-version" in headers else list_openai)([model])["data"][0]
+    form = list_gemini if found["prefix"] == "/v1beta" else _own_form(headers)
+    one: dict[str, Any] = show_gemini(model) if form is list_gemini else form([model])["data"][0]
     return one
 
 

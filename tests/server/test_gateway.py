@@ -1,0 +1,263 @@
+"""The gateway as a server: lists, reports, signs of life, disconnections, fallbacks and what is passed through."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from typing import Any
+from urllib.parse import urlsplit
+
+import anthropic
+import ollama
+import openai
+import pytest
+from google import genai
+from google.genai import types
+from tests.server.gateways import (
+    CLIENTS,
+    TOOLS,
+    FixedServer,
+    RunningGateway,
+    ask_chat,
+    gateway_to,
+    run_gateway,
+)
+
+from dragoman.server.router import Router
+from dragoman.server.settings import EndpointSettings, GatewaySettings, RouteSettings, ServerSettings, parse_settings
+from dragoman.testing import Answer, Upstream, call, thinking
+from dragoman.types import Failure, ToolCall, ToolResult
+
+
+def send(
+    gateway: RunningGateway, method: str, path: str, body: Any = None, **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    """Send one request over a socket of its own, and read the whole answer."""
+
+    connection = http.client.HTTPConnection(urlsplit(gateway.url).netloc, timeout=30)
+    data = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else None
+    connection.request(method, path, data, headers)
+    response = connection.getresponse()
+    read = response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+    connection.close()
+    return read
+
+
+def two_endpoints(first: Upstream, second: Upstream) -> Any:
+    settings = GatewaySettings(
+        ServerSettings(port=0),
+        {name: EndpointSettings(url="http://there.invalid") for name in ("first", "second")},
+        [RouteSettings(to="first", fallback="second")],
+    )
+    servers = {"first": FixedServer(first.endpoint()), "second": FixedServer(second.endpoint())}
+    return run_gateway(lambda transport: Router(settings, servers=servers, transport=transport))  # type: ignore[arg-type]
+
+
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "Go."}]}
+
+
+def test_the_official_clients_read_the_lists_of_models() -> None:
+    settings = parse_settings('[[routes]]\nmatch = ["claude-x", "*"]\nto = "ollama:qwen3"\n')
+    with run_gateway(lambda transport: Router(settings, transport=transport)) as gateway:
+        with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="k") as client:
+            assert {model.id for model in client.models.list()} == {"qwen3", "claude-x"}
+            assert client.models.retrieve("qwen3").id == "qwen3"
+        with anthropic.Anthropic(base_url=gateway.url, api_key="k") as other:
+            assert {model.id for model in other.models.list()} == {"qwen3", "claude-x"}
+        with genai.Client(api_key="k", http_options=types.HttpOptions(base_url=gateway.url)) as third:
+            assert {model.name for model in third.models.list()} == {"models/qwen3", "models/claude-x"}
+        fourth = ollama.Client(host=gateway.url)
+        assert {model.model for model in fourth.list().models} == {"qwen3", "claude-x"}
+        assert "tools" in (fourth.show("qwen3").capabilities or [])
+        assert {model.model for model in fourth.ps().models} == {"qwen3", "claude-x"}
+        fourth._client.close()
+
+
+def test_tokens_are_estimated_and_marked() -> None:
+    with Upstream([]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        body = {"model": "m", "messages": [{"role": "user", "content": "word " * 400}]}
+        status, headers, data = send(gateway, "POST", "/v1/messages/count_tokens", body)
+        assert (status, headers["x-dragoman-estimated"]) == (200, "true")
+        assert 300 < json.loads(data)["input_tokens"] < 800
+        contents = {"contents": [{"role": "user", "parts": [{"text": "word " * 400}]}]}
+        status, headers, data = send(gateway, "POST", "/v1beta/models/m:countTokens", contents)
+        assert (status, headers["x-dragoman-estimated"]) == (200, "true")
+        assert 300 < json.loads(data)["totalTokens"] < 800
+
+
+def test_the_report_of_an_exchange_says_what_was_repaired_and_contains_no_argument() -> None:
+    said = '<tool_call>\n{"name": "weather", "arguments": {"city": "Secretville",}}\n</tool_call>'
+    with Upstream([said]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        tools = [{"type": "function", "function": tool} for tool in TOOLS]
+        _, headers, _ = send(gateway, "POST", "/v1/chat/completions", {**CHAT, "tools": tools, "logit_bias": {"1": 1}})
+        status, _, data = send(gateway, "GET", f"/dragoman/exchanges/{headers['x-dragoman-exchange']}")
+        report = json.loads(data)
+        assert status == 200 and report["wire"] == "openai_chat"
+        [found] = report["calls"]
+        assert (found["name"], found["format"], found["level"]) == ("weather", "hermes", "T3")
+        assert found["repairs"], "the comma was repaired"
+        assert b"Secretville" not in data
+        assert b'dragoman_calls_total{channel="text"} 1' in send(gateway, "GET", "/metrics")[2]
+        assert send(gateway, "GET", "/dragoman/exchanges/unknown")[0] == 404
+
+
+def test_a_silent_endpoint_gets_signs_of_life_on_every_wire() -> None:
+    """A client may give up while a model loads, so the stream begins before the endpoint answers."""
+    settings = GatewaySettings(
+        ServerSettings(port=0, keep_alive=0.02),
+        {"only": EndpointSettings(url="http://there.invalid")},
+        [RouteSettings(to="only")],
+    )
+    requests = {
+        "/v1/chat/completions": (CHAT | {"stream": True}, b": keep-alive"),
+        "/v1/responses": ({"model": "m", "input": "Go.", "stream": True}, b": keep-alive"),
+        "/v1/messages": (CHAT | {"stream": True, "max_tokens": 9}, b'data: {"type": "ping"}'),
+        "/v1beta/models/m:streamGenerateContent?alt=sse": (
+            {"contents": [{"role": "user", "parts": [{"text": "Go."}]}]},
+            b'data: {"candidates": []}',
+        ),
+        "/api/chat": (CHAT, b'"content":""},"done":false'),
+    }
+    silence = Answer(stalls=True, headers={"content-type": "text/event-stream"})
+    with Upstream([silence], loop=True) as upstream, gateway_to(upstream.endpoint(), settings) as gateway:
+        place = urlsplit(gateway.url)
+        for path, (body, sign) in requests.items():
+            with socket.create_connection((place.hostname or "", place.port or 0), timeout=20) as client:
+                data = json.dumps(body).encode()
+                head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(data)}\r\n\r\n"
+                client.sendall(head.encode() + data)
+                received = b""
+                while received.count(sign) < 2:
+                    piece = client.recv(65536)
+                    assert piece, f"{path}: {received!r}"
+                    received += piece
+            # The client has disconnected, so the request to the endpoint is cancelled.
+            assert upstream.wait_for_hangup(20), path
+
+
+def test_a_fallback_answers_if_nothing_was_sent_yet() -> None:
+    for fault in (Failure("overloaded"), Failure("server_error", status=500), Answer(404, {}, b"gone")):
+        with Upstream([fault] * 9) as first, Upstream(["Here."] * 2) as second, two_endpoints(first, second) as gateway:
+            assert ask_chat(gateway.url, False).text == "Here."
+            assert ask_chat(gateway.url, True).text == "Here."
+            assert gateway.reports[0]["retries"]
+
+
+def test_a_rejected_request_is_not_sent_to_the_fallback() -> None:
+    with Upstream([Failure("bad_request", "no such field")]) as first, Upstream(["Here."]) as second:
+        with two_endpoints(first, second) as gateway, pytest.raises(openai.BadRequestError, match="no such field"):
+            ask_chat(gateway.url, False)
+        assert second.requests == []
+
+
+def test_an_endpoint_that_rejects_tools_gets_them_as_text_and_this_is_remembered() -> None:
+    refusal = Answer(400, {"content-type": "application/json"}, {"error": {"message": "m does not support tools"}})
+    said = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+    with Upstream([refusal, said, said]) as upstream:
+        settings = parse_settings(
+            f'[endpoints.e]\nurl = "{upstream.url}"\nwire = "openai_chat"\nmodel = "m"\n[[routes]]\nto = "e"'
+        )
+        with run_gateway(lambda transport: Router(settings, transport=transport)) as gateway:
+            assert ask_chat(gateway.url, False).calls == [("weather", {"city": "Paris"})]
+            assert ask_chat(gateway.url, True).calls == [("weather", {"city": "Paris"})]
+        sent = ["tools" in body for body in upstream.bodies]
+        assert sent[-2:] == [False, False] and len(sent) <= 3
+
+
+def test_reasoning_of_a_foreign_model_returns_without_our_signature() -> None:
+    script = [[thinking("Let me think."), call("weather", city="Paris")], "It is warm."]
+    with Upstream(script) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        with anthropic.Anthropic(base_url=gateway.url, api_key="k", max_retries=0) as client:
+            tools: Any = [{"name": t["name"], "input_schema": t["parameters"]} for t in TOOLS]
+            start: Any = [{"role": "user", "content": "Go."}]
+            with client.messages.stream(model="m", max_tokens=99, messages=start, tools=tools) as events:
+                first = events.get_final_message()
+            thought, used = first.content
+            assert thought.type == "thinking" and thought.signature.startswith("dragoman.")
+            assert used.type == "tool_use"
+            result = {"type": "tool_result", "tool_use_id": used.id, "content": "warm"}
+            later: Any = [
+                *start,
+                {"role": "assistant", "content": [block.model_dump() for block in first.content]},
+                {"role": "user", "content": [result]},
+            ]
+            client.messages.create(model="m", max_tokens=99, messages=later, tools=tools)
+        sent = upstream.requests[1].messages
+        assert [
+            type(part) for message in sent for part in message.parts if isinstance(part, ToolCall | ToolResult)
+        ] == [
+            ToolCall,
+            ToolResult,
+        ]
+        assert "dragoman." not in json.dumps(upstream.bodies[1])
+
+
+def test_a_prompt_that_cannot_fit_gets_the_error_that_makes_a_client_compact() -> None:
+    with Upstream([]) as upstream:
+        with gateway_to(upstream.endpoint(quirks={"context_window": 1000})) as gateway:
+            long: Any = [{"role": "user", "content": "word " * 20_000}]
+            with pytest.raises(anthropic.BadRequestError, match="prompt is too long"):
+                _ask_long(gateway, long)
+        assert upstream.requests == []
+
+
+def _ask_long(gateway: RunningGateway, messages: Any) -> None:
+    with anthropic.Anthropic(base_url=gateway.url, api_key="k", max_retries=0) as client:
+        client.messages.create(model="m", max_tokens=99, messages=messages)
+
+
+def test_a_path_that_is_not_translated_goes_to_an_endpoint_of_the_same_wire() -> None:
+    vectors = Answer(200, {"content-type": "application/json"}, {"data": [{"embedding": [1]}]})
+    with Upstream([vectors]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        status, _, data = send(gateway, "POST", "/v1/embeddings", {"input": "x"}, authorization="Bearer client")
+        assert (status, json.loads(data)) == (200, {"data": [{"embedding": [1]}]})
+        [received] = upstream.received
+        assert received.target == "/v1/embeddings"
+        assert "client" not in received.headers.get("authorization", ""), "the key of a client stays here"
+        status, _, data = send(gateway, "POST", "/api/generate", {"prompt": "x"})
+        assert status == 404 and isinstance(json.loads(data)["error"], str), "in the form of Ollama's errors"
+
+
+def test_a_leaked_turn_of_the_history_is_sent_as_a_call() -> None:
+    leak = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+    messages = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": leak},
+        {"role": "user", "content": "continue"},
+    ]
+    tools = [{"type": "function", "function": tool} for tool in TOOLS]
+    with Upstream(["Done."]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        send(gateway, "POST", "/v1/chat/completions", {"model": "m", "messages": messages, "tools": tools})
+        [request] = upstream.requests
+        assert [part.name for message in request.messages for part in message.parts if isinstance(part, ToolCall)] == [
+            "weather"
+        ]
+        assert gateway.reports[0]["rewritten"] == 1
+
+
+BROKEN = {b"": 400, b"{": 400, b"[1]": 400, b'{"model": "m"}': 200, b"\xff\xfe": 400}
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat", "/v1beta/models/m:generateContent"]
+)
+def test_a_body_that_is_no_object_is_refused_in_the_form_of_the_wire(path: str) -> None:
+    with Upstream(["Hello."], loop=True) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for body, status in BROKEN.items():
+            got, _, data = send(gateway, "POST", path, body)
+            assert got == status, f"{body!r}: {got} {data!r}"
+            if status == 400:
+                assert "error" in json.loads(data), data
+
+
+def test_the_clients_of_all_wires_are_served_at_the_same_time() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with (
+        Upstream(["Hello."], loop=True) as upstream,
+        gateway_to(upstream.endpoint()) as gateway,
+        ThreadPoolExecutor(5) as pool,
+    ):
+        heard = list(pool.map(lambda ask: ask(gateway.url, True).text, CLIENTS.values()))
+    assert heard == ["Hello."] * 5

@@ -1,0 +1,151 @@
+"""Which endpoint answers: patterns, slots, aliases, balance, cool-down and fallbacks."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import ConfigError, UnknownModel
+from dragoman.server.router import Router
+from dragoman.server.settings import parse_settings, read_settings
+from dragoman.types import Failure, Image, Message, Request, Text
+
+FILE = """
+[endpoints.big]
+url = "http://big.invalid/v1"
+wire = "openai_chat"
+model = "big-70b"
+
+[endpoints.small]
+url = "http://small.invalid/v1"
+wire = "openai_chat"
+model = "small-8b"
+
+[endpoints.spare]
+url = "http://spare.invalid"
+wire = "anthropic"
+model = "spare"
+
+[endpoints.wide]
+url = "http://wide.invalid"
+wire = "ollama"
+context_window = 100000
+
+[[routes]]
+match = "claude-*haiku*"
+to = "small"
+
+[[routes]]
+match = ["claude-*", "gpt-*"]
+to = "big"
+fallback = "spare"
+thinking = "spare"
+images = "wide"
+long_context = "wide"
+long_context_tokens = 1000
+background = "small"
+
+[[routes]]
+match = "shared"
+to = ["big", "small"]
+
+[aliases]
+fast = "claude-3-haiku"
+"""
+
+
+def router() -> Router:
+    now = [0.0]
+    made = Router(parse_settings(FILE), clock=lambda: now[0])
+    made.now = now  # type: ignore[attr-defined]
+    return made
+
+
+def ask(model: str, *parts: object, **options: object) -> Request:
+    return Request(model, [Message("user", list(parts) or [Text("Go.")])], [], dict(options))  # type: ignore[arg-type]
+
+
+def names(made: Router, request: Request, size: int = 100) -> list[str]:
+    return [target.name for target in made.choose(request, size).targets]
+
+
+def test_the_first_pattern_that_matches_decides() -> None:
+    made = router()
+    cases = {
+        "claude-3-haiku": ["small"],
+        "Claude-4-Haiku-x": ["small"],
+        "fast": ["small"],
+        "claude-opus-4": ["big", "spare"],
+        "gpt-5": ["big", "spare"],
+        "gpt-5-mini": ["small", "spare"],
+    }
+    assert {model: names(made, ask(model)) for model in cases} == cases
+    with pytest.raises(UnknownModel, match="llama"):
+        made.choose(ask("llama"))
+
+
+def test_a_slot_is_for_requests_of_one_kind() -> None:
+    made = router()
+    picture = Image(data=base64.b64encode(b"x").decode(), media_type="image/png")
+    assert made.choose(ask("gpt-5", picture), 10).slot == "images"
+    assert made.choose(ask("gpt-5"), 5000).slot == "long_context"
+    assert made.choose(ask("gpt-5", reasoning={"effort": "high"})).slot == "thinking"
+    assert made.choose(ask("gpt-5", reasoning={"enabled": False})).slot == ""
+    assert names(made, ask("gpt-5", reasoning={"effort": "high"})) == ["spare"]
+
+
+def test_the_least_busy_endpoint_is_first_and_a_failed_one_rests() -> None:
+    made = router()
+    big, small = made.targets["big"], made.targets["small"]
+    big.started()
+    assert names(made, ask("shared")) == ["small", "big"]
+    small.started()
+    small.started()
+    assert names(made, ask("shared")) == ["big", "small"]
+    big.ended(Failure("overloaded"))
+    assert names(made, ask("shared")) == ["small", "big"]
+    assert made.resting() == ["big"]
+    made.now[0] = 31.0  # type: ignore[attr-defined]
+    assert names(made, ask("shared")) == ["big", "small"]
+
+
+def test_a_rejected_request_says_nothing_about_the_health_of_an_endpoint() -> None:
+    made = router()
+    made.targets["big"].started()
+    made.targets["big"].ended(Failure("bad_request"))
+    assert made.resting() == []
+
+
+def test_an_endpoint_without_a_model_takes_the_name_of_the_client() -> None:
+    made = router()
+    client = made.targets["wide"].client_for("qwen3:8b")
+    assert (client.endpoint.model, client.endpoint.wire) == ("qwen3:8b", "ollama")
+    assert client.endpoint.quirks.context_window == 100_000
+    assert client is made.targets["wide"].client_for("qwen3:8b")
+
+
+WRONG = {
+    "[[routes]]\nto = 'nowhere'": "nowhere",
+    "[[routes]]\nmatch = '*'": "leads nowhere",
+    "": "no route",
+    "[[routes]]\nto = 'a:b'\nfalback = 'x:y'": "falback",
+    "[gateway]\nport = 70000\n[[routes]]\nto = 'a:b'": "70000",
+    "[[routes]]\nto = 'a:b'\nprofile = 'none'": "profile",
+    "[[routes": "TOML",
+}
+
+
+def test_a_wrong_setting_is_named_with_a_next_step() -> None:
+    for text, word in WRONG.items():
+        with pytest.raises(ConfigError) as caught:
+            parse_settings(text, "gateway.toml")
+        told = f"{caught.value} {caught.value.next_step}"
+        assert word in told and "gateway.toml" in told, f"{text!r}: {told}"
+        assert caught.value.next_step, text
+
+
+def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"gone\.toml"):
+        read_settings(tmp_path / "gone.toml")
