@@ -9,6 +9,7 @@ from msgspec import Struct
 from dragoman.agent.config import RunConfig, SeededNonces
 from dragoman.agent.records import canonical
 from dragoman.agent.replies import judge_failure, learn_from, rejects_tools
+from dragoman.extraction import Extraction
 from dragoman.extraction.tool_mode import (
     ComposedRequest,
     Mode,
@@ -17,9 +18,9 @@ from dragoman.extraction.tool_mode import (
     compose,
     is_written_as_text,
 )
-from dragoman.providers import Endpoint, Fact
+from dragoman.providers import Endpoint, Fact, learn_from_usage
 from dragoman.toolset import Toolset
-from dragoman.types import Failure, InvalidCall, Message, Text, Tool, ToolCall, ToolModeName, ToolResult
+from dragoman.types import Failure, InvalidCall, Message, Reply, Request, Text, Tool, ToolCall, ToolModeName, ToolResult
 from dragoman.wire.options import read_choice
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -66,6 +67,7 @@ class RequestBuilder:
         self._boundaries: tuple[str, ...] = ()
         self._taught: set[tuple[str, str, bool | None]] = set()
         self._unsure: LearnedFact | None = None
+        self._has_native_calls = False
         self._has_escalated = False
         self._chosen_mode = config.chosen_mode or self._settle(config.endpoint, config.tool_mode)
 
@@ -166,6 +168,29 @@ class RequestBuilder:
         learned = LearnedFact(fact, before, is_sure, words)
         self._unsure = None if is_sure else learned
         return learned
+
+    def doubt(self, reply: Reply, found: Extraction, request: Request) -> LearnedFact | None:
+        """Adapt to a server of one's own that accepts native tools, but does not pass them on; None without evidence.
+
+        The evidence: the reported tokens cannot hold the definitions, or the calls of the model are in its text.
+        """
+        if self.mode != "native" or self._config.tool_mode != "auto" or not self.endpoint.is_own_server:
+            return None
+        if any(isinstance(part, ToolCall | InvalidCall) for part in reply.message.parts):
+            self._has_native_calls = True
+        if self._has_native_calls or not request.tools:
+            return None
+        before = self.endpoint
+        if any(call.provenance is not None and call.provenance.channel == "text" for call in found.calls):
+            fact: Fact | None = Fact(native_tool_calls=False, why="the model wrote its calls as text")
+        else:
+            fact = learn_from_usage(request.messages, request.tools, reply.usage.input_tokens)
+        if fact is None:
+            return None
+        endpoint = self._config.resettle(before, fact) if self._config.resettle is not None else before
+        self._chosen_mode = self._settle(endpoint, "text")
+        words = f"the endpoint ignored the tools ({fact.why}); they are now offered as text"
+        return LearnedFact(fact, before, True, words)
 
     def confirm(self) -> LearnedFact | None:
         """A request succeeded: return the unsure fact, which is now worth storing."""
