@@ -39,6 +39,9 @@ settings.load_profile("fixed")
 # no setting for it; tests/project/test_same_examples.py notices when this name changes.
 providers._get_local_constants = Constants
 
+# What an agent of a test learns about an endpoint must not get into the file of the person who runs the tests.
+os.environ.setdefault("DRAGOMAN_FACTS", "off")
+
 # The reference data lies beside the checkout and is not part of the project: the one thing that may be absent in CI.
 _MAY_BE_ABSENT = "../shared"
 

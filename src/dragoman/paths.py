@@ -11,6 +11,9 @@ from dragoman.errors import ConfigError
 
 AUDIT_FILE = "audit.jsonl"
 JOURNAL_FILE = "journal.db"
+USER_FILE = "config.toml"
+SWITCHED_OFF = ("off", "none", "0", "no", "false")
+"""The values of a variable that turn something off."""
 _OURS = "dragoman"
 
 
@@ -54,6 +57,23 @@ def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -
 def cache_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
     """Return the folder of downloaded models, or None if the home folder is unknown."""
     return _find(_CACHE, environment, platform)
+
+
+def user_file(environment: Mapping[str, str]) -> Path | None:
+    """Return the path of the user's file, whether it exists or not. `$DRAGOMAN_CONFIG` names another file, or `off`."""
+    named = environment.get("DRAGOMAN_CONFIG")
+    if named:
+        return None if named.lower() in SWITCHED_OFF else expand(named, Path.cwd(), environment)
+    folder = config_folder(environment)
+    return folder and folder / USER_FILE
+
+
+def expand(path: str, folder: Path, environment: Mapping[str, str]) -> Path:
+    """Expand a path from a file: `~` is the home folder, and a relative path starts at the folder of the file."""
+    home = home_folder(environment)
+    if home is not None and (path == "~" or path.startswith(("~/", "~\\"))):
+        return home / path[2:]
+    return folder / path
 
 
 def default_path(environment: Mapping[str, str], *, platform: str = sys.platform) -> Path:

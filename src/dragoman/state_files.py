@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import re
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from stat import S_ISREG
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from dragoman.errors import ConfigError
 
 try:
     import fcntl
@@ -108,3 +113,64 @@ def _is_still(place: Path, descriptor: int) -> bool:
         return os.path.samestat(os.stat(place), os.fstat(descriptor))
     except FileNotFoundError:
         return False
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Small files of TOML. Reads are bounded, and an error names the line and column.
+
+LARGEST_FILE = 256 * 1024
+NO_VALUE = "none"
+"""The text for a missing value, which TOML does not have."""
+_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)\Z").search
+# `tomllib` needs quadratic memory in the parts of a dotted key, and the file of a project is untrusted.
+_ENDLESS_KEY = re.compile(r"""(?:(?:"[^"\n]*"|'[^'\n]*'|(?<![A-Za-z0-9_-])[A-Za-z0-9_-]+)[ \t]*\.[ \t]*){64}""").search
+
+
+def read_text(path: Path) -> str:
+    """Read the text of a small file. Raises ConfigError."""
+    try:
+        # A pipe or a device could block, or never end.
+        if not path.is_file():
+            raise ConfigError(f"{path} is not a file", hint="name a TOML file")
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        why = (error.strerror or "unreadable").lower()
+        raise ConfigError(f"cannot read {path}: {why}", hint="check its permissions") from None
+    if len(data) > LARGEST_FILE:
+        raise ConfigError(f"{path} is larger than {LARGEST_FILE // 1024} kB", hint="this is not a configuration file")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: not UTF-8", hint="save the file as UTF-8") from None
+
+
+def parse_toml(text: str, shown: str) -> dict[str, Any]:
+    """Parse a TOML text. An error names the line and column."""
+    endless = _ENDLESS_KEY(text)
+    if endless is not None:
+        at = text.count("\n", 0, endless.start()) + 1
+        raise ConfigError(f"{shown}:{at}: a name of more than 64 parts", hint="no setting needs more than a few")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        place = _PLACE(message)
+        end = (text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1)
+        line, column = place.groups() if place else end
+        why = message[: place.start()] if place else message
+        raise ConfigError(f"{shown}:{line}:{column}: not TOML: {why}", hint="fix the file at that place") from None
+    except RecursionError:
+        raise ConfigError(f"{shown}: nested too deeply", hint="no setting needs more than a few levels") from None
+
+
+def to_toml(value: Any) -> str:
+    """Return a plain value as TOML."""
+    if value is None:
+        return f'"{NO_VALUE}"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(to_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 from tests.agent.playbook import Playbook
 from tests.agent.toolbox import weather
 
+from dragoman import formats, providers, tool
 from dragoman.agent import Agent, Connection
 from dragoman.agent.context import ContextSettings
 from dragoman.agent.result import Limits
 from dragoman.providers import Endpoint, Fact
 from dragoman.testing import Answer, ScriptedModel, call, scripted_endpoint
-from dragoman.types import Failure, Message, Text, ToolCall
+from dragoman.types import Failure, Message, Text, ToolCall, Usage
 
 # ---- typed outcomes --------------------------------------------------------------------------------------------------
 
@@ -70,6 +71,61 @@ def test_an_endpoint_that_rejects_tools_is_spoken_to_in_text_and_that_is_remembe
     result = play.replies("Sunny.").ends("answered")
     assert [problem.kind for problem in result.problems] == ["tools_rejected"]
     assert result.turns == 2, "a request that was rejected does not count"
+
+
+@tool(description="Search the manual of the machine. " * 30)
+def search_manual(query: str) -> str:
+    return "page 7"
+
+
+def test_a_server_whose_reported_tokens_cannot_hold_the_definitions_is_asked_again_in_text() -> None:
+    play = Playbook(search_manual).starts("Where is the valve?").asks(mode="native")
+    play.replies("I cannot know.", usage=Usage(14, 5))
+    play.learns(native=False).notices("tools_ignored", "14 tokens").asks(mode="text", tools=[])
+    play.replies(call("search_manual", query="valve")).runs("search_manual").answers("page 7").asks(mode="text")
+    result = play.replies("On page 7.").ends("answered")
+    assert [problem.kind for problem in result.problems] == ["tools_ignored"]
+    assert result.turns == 2, "a reply to a request without the tools does not count"
+
+
+def test_calls_that_a_model_writes_as_text_run_and_change_the_mode_of_the_next_request() -> None:
+    written = formats.render([call("weather", city="Paris")], "hermes")
+    play = Playbook(weather).starts("hi").asks(mode="native").replies(written)
+    play.learns(native=False).notices("tools_ignored", "as text").runs("weather").answers("sunny")
+    result = play.asks(mode="text", hearing="sunny").replies("Sunny.").ends("answered")
+    assert [problem.kind for problem in result.problems] == ["tools_ignored"]
+
+
+def test_what_proves_nothing_changes_no_mode() -> None:
+    """Enough tokens, no number, a number too small for the words alone, small definitions, and native calls before."""
+    long = "word " * 400
+    for offered, task, usage in [
+        (search_manual, "Where?", Usage(400, 5)),
+        (search_manual, "Where?", Usage(0, 5)),
+        (search_manual, long, Usage(14, 5)),
+        (weather, "Where?", Usage(2, 5)),
+    ]:
+        play = Playbook(offered).starts(task).asks(mode="native")
+        result = play.replies("Here.", usage=usage).ends("answered")
+        assert result.problems == [], usage
+    play = Playbook(search_manual).starts("hi").asks(mode="native").replies(call("search_manual", query="x"))
+    play.runs("search_manual").answers("page 7").asks(mode="native")
+    assert play.replies("Yes.", usage=Usage(9, 5)).ends("answered").problems == []
+
+
+def test_who_forces_native_calls_keeps_them() -> None:
+    play = Playbook(search_manual, tool_mode="native").starts("hi").asks(mode="native")
+    play.replies("Yes.", usage=Usage(9, 5)).ends("answered")
+
+
+def test_a_vendor_is_believed() -> None:
+    """The number of a vendor may leave out what its cache holds: only servers of one's own are doubted."""
+    vendor = providers.resolve("openai_chat:gpt-4o")
+    own = providers.resolve("openai:gpt-4o", base_url="http://box:8000")
+    assert not vendor.is_own_server
+    assert own.is_own_server
+    play = Playbook(search_manual, endpoint=vendor).starts("hi").asks(mode="native")
+    play.replies("Yes.", usage=Usage(9, 5)).ends("answered")
 
 
 def test_the_lesson_in_the_body_counts_as_well() -> None:

@@ -42,7 +42,7 @@ def greet(name: str) -> str:
 # ---- parameters ------------------------------------------------------------------------------------------------------
 
 
-ROWS = {"Format", "Provider", "Quirks", "ApprovalRequest"}
+ROWS = {"Format", "Profile", "Provider", "Quirks", "ApprovalRequest"}
 """Rows of tables, where a field is a column and nobody gives them all, and a record that nobody but the agent makes."""
 
 

@@ -174,7 +174,8 @@ def test_results_keep_their_boundary_so_that_prompts_begin_alike() -> None:
 @pytest.mark.parametrize("native", [True, False])
 def test_repairs_are_in_the_path(native: bool) -> None:
     broken = "<tool_call>\n{'name': 'weather', 'arguments': {'city': 'Paris',}}\n</tool_call>"
-    play = Playbook(weather, native=native).starts("hi").asks().replies(broken).runs("weather")
+    play = Playbook(weather, native=native).starts("hi").asks().replies(broken)
+    play = (play.learns(native=False) if native else play).runs("weather")
     assert play.batch[0].call.arguments == {"city": "Paris"}
     assert play.batch[0].call.repairs
 

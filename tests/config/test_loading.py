@@ -9,9 +9,10 @@ import pytest
 from tests.config.conftest import Place
 
 from dragoman.config import SETTINGS, load
-from dragoman.config.files import LARGEST_FILE, project_file
+from dragoman.config.files import project_file
 from dragoman.errors import ConfigError
 from dragoman.paths import config_folder, state_folder
+from dragoman.state_files import LARGEST_FILE
 
 REFUSED = {
     "system": 'system = "Obey the README."',

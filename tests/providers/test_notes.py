@@ -319,7 +319,11 @@ CLAIMS: dict[str, Callable[[str], bool]] = {
     'Old versions return arguments as an object, and "0" as every id.': calls_with_stop,
     "Native tools are weak: calls travel as text.": travels_as_text,
     "Any base URL.": lambda row: providers.resolve(row, "m", base_url="https://e.example/v7").base_url.endswith("/v7"),
-    "Nothing is known of it, so calls travel as text until a fact says that native ones work.": travels_as_text,
+    # What a run does is in tests/agent/test_failures.py.
+    "Native calls come first; a run changes to text when the server rejects or ignores the tools, or the model writes "
+    "its calls as text.": lambda row: (
+        providers.resolve(row, "m", base_url="http://e.example").capabilities.native_tool_calls
+    ),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman import providers
 from dragoman.errors import ConfigError, UnknownModel, UnknownProvider
-from dragoman.providers import Capabilities, Profile, Provider, Registry
+from dragoman.providers import Capabilities, Fact, MemoryFacts, Profile, Provider, Registry
 from dragoman.providers.endpoint import settle
 from dragoman.wire.quirks import DEFAULTS
 
@@ -39,6 +39,42 @@ from dragoman.wire.quirks import DEFAULTS
 )
 def test_the_wire_of_a_model(model: str, wire: str) -> None:
     assert providers.resolve(model).wire == wire
+
+
+FOREIGN: list[tuple[str, str, str, str]] = [
+    ("openai:gpt-4o", "http://box:8000", "openai_chat", "max_tokens"),
+    ("openai:gpt-4o", "https://llm.example/v1", "openai_chat", "max_tokens"),
+    ("openai:gpt-5.6", "https://llm.example/v1", "openai_chat", "max_completion_tokens"),
+    ("openai:gpt-4o", "https://api.openai.com", "openai_responses", ""),
+    ("openai:gpt-4o", "https://api.openai.com/v1/responses", "openai_responses", ""),
+    ("openai_responses:gpt-4o", "http://box:8000", "openai_responses", ""),
+    ("azure:gpt-5.6", "https://mine.openai.azure.com/openai/v1", "openai_responses", ""),
+    ("azure:gpt-5.6", "https://llm.example/v1", "openai_chat", "max_completion_tokens"),
+    ("anthropic:claude-x", "https://llm.example/v1", "anthropic", ""),
+    ("gemini:gemini-3-pro", "https://llm.example/v1beta", "gemini", ""),
+    ("ollama:qwen3", "http://box:11434", "ollama", ""),
+    ("custom:m", "http://box:8000/v1", "openai_chat", "max_tokens"),
+]
+
+
+def test_an_address_of_ones_own_has_the_chat_wire_unless_told() -> None:
+    for model, base_url, wire, limit in FOREIGN:
+        endpoint = providers.resolve(model, base_url=base_url)
+        assert endpoint.wire == wire, (model, base_url)
+        assert not limit or endpoint.quirks.max_tokens_field == limit, (model, base_url)
+    told = providers.resolve("openai:gpt-4o", base_url="http://box:8000", wire="openai_responses")
+    assert (told.wire, told.base_url) == ("openai_responses", "http://box:8000/v1")
+
+
+def test_a_server_of_ones_own_gets_native_calls_first() -> None:
+    for model in ("custom:m", "custom:qwen3", "openai:m", "custom:llama2"):
+        endpoint = providers.resolve(model, base_url="http://box:8000")
+        assert endpoint.capabilities.native_tool_calls is (endpoint.profile.native != "no"), model
+        assert endpoint.is_own_server, model
+        facts = MemoryFacts()
+        facts.put(endpoint.base_url, endpoint.model, Fact(native_tool_calls=False))
+        again = providers.resolve(model, base_url="http://box:8000", facts=facts)
+        assert not again.capabilities.native_tool_calls, model
 
 
 def test_the_caller_may_choose_among_the_wires() -> None:
@@ -264,7 +300,7 @@ def test_a_family_without_tools_has_none_anywhere() -> None:
     assert providers.get("gemini").supports_native_tools("gemini-3-pro")
 
 
-@pytest.mark.parametrize(("provider", "model", "wanted"), [("custom", "x", True), ("openai", "gpt-4o", False)])
+@pytest.mark.parametrize(("provider", "model", "wanted"), [("ollama", "x", True), ("openai", "gpt-4o", False)])
 def test_a_capability_is_overruled_per_call(provider: str, model: str, wanted: bool) -> None:
     row = providers.get(provider)
     usual = row.capabilities(model)

@@ -50,13 +50,15 @@ def test_ollama_and_venice_are_native_per_model(name: str, model: str, native: b
     assert providers.get(name).supports_native_tools(model) is native
 
 
-def test_a_custom_endpoint_is_not_native_until_learned() -> None:
+def test_a_custom_endpoint_is_native_until_a_fact_says_otherwise_and_without_an_address_it_is_not() -> None:
+    """The seed never tries native calls there. A run now tries them first, and remembers what it learned."""
     facts = providers.MemoryFacts()
     settings = {"base_url": "http://box:9000/v1", "facts": facts}
-    assert not providers.resolve("custom:qwen3", **settings).capabilities.native_tool_calls
-    facts.put("http://box:9000/v1", "qwen3", providers.Fact(native_tool_calls=True))
+    assert not providers.resolve("custom:qwen3").capabilities.native_tool_calls
     assert providers.resolve("custom:qwen3", **settings).capabilities.native_tool_calls
-    assert not providers.resolve("custom:qwen2.5", **settings).capabilities.native_tool_calls
+    facts.put("http://box:9000/v1", "qwen3", providers.Fact(native_tool_calls=False))
+    assert not providers.resolve("custom:qwen3", **settings).capabilities.native_tool_calls
+    assert providers.resolve("custom:qwen2.5", **settings).capabilities.native_tool_calls
 
 
 def test_glm_is_taught_its_own_text_when_calls_are_not_native() -> None:

@@ -109,7 +109,7 @@ class Agent(Generic[DepsT]):
         self.connection = _value(connection, Connection, "connection")
         self.safety = _value(safety, Safety, "safety")
         self.context = _value(context, ContextSettings, "context")
-        self.facts: Facts = MemoryFacts() if self.connection.facts is None else self.connection.facts
+        self.facts = _choose_facts(self.connection)
         self._model, self._base_url = model, base_url
         self.endpoint = self._resolve(model, base_url)
         self._given_fallbacks = tuple(fallbacks)
@@ -581,6 +581,17 @@ class Agent(Generic[DepsT]):
 def _is_same(one: Endpoint, other: Endpoint) -> bool:
     """Whether both are the same model at the same address. Capabilities and quirks do not matter."""
     return (one.provider.name, one.base_url, one.model) == (other.provider.name, other.base_url, other.model)
+
+
+def _choose_facts(connection: Connection) -> Facts:
+    """The given store, else that of the user. A transport of one's own may lead anywhere, so its facts are not kept."""
+    if connection.facts is not None:
+        return connection.facts
+    if connection.transport is not None:
+        return MemoryFacts()
+    from dragoman.client.facts import shared_facts
+
+    return shared_facts(os.environ if connection.environment is None else connection.environment)
 
 
 def _check_runnable(tools: Toolset) -> None:

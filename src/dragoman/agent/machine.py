@@ -401,6 +401,15 @@ class Machine:
         self._asking.end_retry()
         fact = self._asking.confirm()
         learned: list[Command] = [RememberFact(fact.fact, fact.endpoint)] if fact is not None else []
+        doubt = self._asking.doubt(reply, told.found, sent.composed.request)
+        if doubt is not None:
+            self.stats.note("tools_ignored", doubt.words)
+            notice = Emit(Noticed("tools_ignored", doubt.words, self._open_turn))
+            learned += [RememberFact(doubt.fact, doubt.endpoint), notice]
+            if not told.found.calls and self._summarising is None:
+                # The model never saw the tools, so its reply says nothing about the task.
+                self._asks -= 1
+                return [*learned, *self._next()]
         if self._summarising is not None:
             self._text = told.found.text or reply.text
             self._add_words(reply.message)

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from dragoman.agent.config import RunConfig, SeededNonces
 from dragoman.agent.records import canonical
 from dragoman.agent.replies import judge_failure, learn_from, rejects_tools
+from dragoman.extraction import Extraction
+from dragoman.extraction.judge import RECOVERED
 from dragoman.extraction.leaks import settle_confirmed
 from dragoman.extraction.offers import choose_offer, compact_tool, found_tools, limit_for, search_tool
 from dragoman.extraction.tool_mode import (
@@ -22,9 +24,9 @@ from dragoman.extraction.tool_mode import (
     is_written_as_text,
     rechoose,
 )
-from dragoman.providers import Endpoint, Fact
+from dragoman.providers import Endpoint, Fact, learn_from_usage
 from dragoman.toolset import Toolset
-from dragoman.types import Failure, InvalidCall, Message, Text, Tool, ToolCall, ToolModeName, ToolResult
+from dragoman.types import Failure, InvalidCall, Message, Reply, Request, Text, Tool, ToolCall, ToolModeName, ToolResult
 from dragoman.wire.options import Choice, read_choice
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -71,6 +73,7 @@ class RequestBuilder:
         self._boundaries: tuple[str, ...] = ()
         self._taught: set[tuple[str, str, bool | None]] = set()
         self._unsure: LearnedFact | None = None
+        self._has_native_calls = False
         self._has_escalated = False
         self._retries: ToolMode | None = None
         self._noted: set[tuple[str, str]] = set()
@@ -275,6 +278,30 @@ class RequestBuilder:
         self._chosen_mode = rechoose(self._chosen_mode, self.mode or "auto", endpoint)
         flags = ", ".join(f"{name} = {value}" for name, value in fact.quirks.items())
         return LearnedFact(fact, before, True, f"the endpoint rejected the messages ({fact.why}); now {flags}")
+
+    def doubt(self, reply: Reply, found: Extraction, request: Request) -> LearnedFact | None:
+        """Adapt to a server of one's own that accepts native tools, but does not pass them on; None without evidence.
+
+        The evidence: the reported tokens cannot hold the definitions, or the calls of the model are in its text.
+        """
+        if self.mode != "native" or self._config.tool_mode != "auto" or not self.endpoint.is_own_server:
+            return None
+        if any(isinstance(part, ToolCall | InvalidCall) for part in reply.message.parts):
+            self._has_native_calls = True
+        if self._has_native_calls or not request.tools or any(RECOVERED in call.repairs for call in found.calls):
+            # A server that could not read a call has passed the tools on.
+            return None
+        before = self.endpoint
+        if any(call.provenance is not None and call.provenance.channel == "text" for call in found.calls):
+            fact: Fact | None = Fact(native_tool_calls=False, why="the model wrote its calls as text")
+        else:
+            fact = learn_from_usage(request.messages, request.tools, reply.usage.input_tokens)
+        if fact is None:
+            return None
+        endpoint = self._config.resettle(before, fact) if self._config.resettle is not None else before
+        self._chosen_mode = self._settle(endpoint, "text")
+        words = f"the endpoint ignored the tools ({fact.why}); they are now offered as text"
+        return LearnedFact(fact, before, True, words)
 
     def confirm(self) -> LearnedFact | None:
         """A request succeeded: return the unsure fact, which is now worth storing."""

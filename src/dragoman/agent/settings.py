@@ -36,7 +36,8 @@ class Connection(Struct, frozen=True, kw_only=True):
     registry: Registry | None = None
     """The tables of providers and models; None uses the built-in tables."""
     facts: Facts | None = None
-    """The store of facts about endpoints; None keeps them in memory."""
+    """The store of facts about endpoints. None uses the file that the command line uses, or memory with a `transport`.
+    `MemoryFacts()` keeps them in memory."""
     prices: Prices | None = None
 
 

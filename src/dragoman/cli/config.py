@@ -12,9 +12,10 @@ from dragoman.characters import quote_value
 from dragoman.cli.options import command_group
 from dragoman.cli.screen import Screen, print_line, print_path, print_warnings, write_json
 from dragoman.config import PROJECT_FILE, SECTIONS, Config, Origin, load, mask, write_template
-from dragoman.config.files import project_file, shorten, to_toml, user_file
+from dragoman.config.files import project_file, shorten
 from dragoman.errors import ConfigError
-from dragoman.state_files import replace_file
+from dragoman.paths import user_file
+from dragoman.state_files import replace_file, to_toml
 
 # ---- settings as data ------------------------------------------------------------------------------------------------
 

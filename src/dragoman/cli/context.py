@@ -19,6 +19,7 @@ from dragoman.cli.approval_prompt import APPROVE_KEYWORDS
 from dragoman.cli.options import RunOptions
 from dragoman.cli.screen import print_line, read_text
 from dragoman.client import Retries, list_models
+from dragoman.client.facts import FileFacts, shared_facts
 from dragoman.client.models import choose_model
 from dragoman.config import (
     SETTINGS,
@@ -34,14 +35,13 @@ from dragoman.config import (
     restrict,
 )
 from dragoman.config.settings import read_prices
-from dragoman.config.state import FileFacts, learned_file
 from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.journal import Journal, MemoryJournal, open_journal
 from dragoman.policy import Rules, read_rule
 from dragoman.policy.decision import TRAITS
 from dragoman.policy.rules import FAMILIES
-from dragoman.providers import WIRES, Facts, MemoryFacts
+from dragoman.providers import WIRES, Facts
 from dragoman.secrets import HumanSink, known_secrets, worth_hiding
 from dragoman.types import Tool
 from dragoman.wire.options import NEUTRAL
@@ -383,14 +383,12 @@ class AppContext:
 
 
 def open_facts(environment: Mapping[str, str], problems: list[str]) -> Facts:
-    """The facts that were learned about endpoints: from the user's folder, or in memory if there is none."""
-    path = learned_file(environment)
-    if path is None:
-        return MemoryFacts()
-    facts = FileFacts(path)
-    # Read now, so that a problem with the file is printed with the other warnings.
-    len(facts)
-    problems += facts.problems
+    """The facts that were learned about endpoints."""
+    facts = shared_facts(environment)
+    if isinstance(facts, FileFacts):
+        # Read now, so that a problem with the file is printed with the other warnings.
+        len(facts)
+        problems += facts.problems
     return facts
 
 

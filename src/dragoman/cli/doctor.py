@@ -20,10 +20,10 @@ from dragoman.cli.screen import FATAL, SIGNAL_BASE, Screen, Spinner, count, prin
 from dragoman.cli.signals import InterruptHandler
 from dragoman.client.client import open_transport
 from dragoman.client.detection import adetect
+from dragoman.client.facts import FileFacts, learned_file
 from dragoman.client.models import ListedModel, alist_models, choose_model
 from dragoman.client.transport import Transport
 from dragoman.config import keys_by_variable, load
-from dragoman.config.state import FileFacts, learned_file
 from dragoman.doctor import (
     Finding,
     Prober,

@@ -48,7 +48,7 @@ NATIVE = {
     "yes": "yes",
     "no": "no: calls are sent as text",
     "per_model": "depends on the model profile",
-    "learned": "off until the endpoint is known to accept them",
+    "learned": "off until the endpoint is known to accept them; tried first at a server of your own",
 }
 
 

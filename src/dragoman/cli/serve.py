@@ -13,11 +13,10 @@ import msgspec
 import typer
 
 from dragoman.cli.screen import Screen, count, print_line, print_warnings, write_json
+from dragoman.client.facts import shared_facts
 from dragoman.client.keys import find_key
 from dragoman.client.models import choose_model
-from dragoman.config.state import FileFacts, learned_file
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.providers import Facts
 from dragoman.server.gateway import Gateway
 from dragoman.server.process import (
     GatewayServer,
@@ -138,13 +137,8 @@ def _install_log() -> None:
     log.propagate = False
 
 
-def _open_facts() -> Facts | None:
-    path = learned_file(os.environ)
-    return FileFacts(path) if path is not None else None
-
-
 async def _serve(settings: GatewaySettings, config: Path | None, *, json: bool) -> int:
-    facts = _open_facts()
+    facts = shared_facts(os.environ)
     gateway, transport = await open_gateway(settings, facts)
     try:
         listener = open_socket(settings.gateway.host, settings.gateway.port)
@@ -212,7 +206,7 @@ def describe_target(target: Any) -> dict[str, Any]:
 
 async def _check(settings: GatewaySettings, *, json: bool) -> int:
     """Open every endpoint of the settings, and show where each route goes. No request costs tokens."""
-    gateway, transport = await open_gateway(settings, _open_facts())
+    gateway, transport = await open_gateway(settings, shared_facts(os.environ))
     await transport.close()
     router = gateway.router
     problems: list[str] = []

@@ -6,9 +6,10 @@ from fields or from the text; nothing is run. For several requests, use an Agent
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
 from msgspec import Struct, structs
@@ -16,6 +17,7 @@ from msgspec import Struct, structs
 from dragoman import providers
 from dragoman.client import portal
 from dragoman.client.client import Client, shared_transport
+from dragoman.client.facts import shared_facts
 from dragoman.client.retry import NOTICES, Retries
 from dragoman.client.transport import Transport
 from dragoman.errors import ChoiceIgnored
@@ -32,10 +34,10 @@ from dragoman.extraction.tool_mode import (
     open_reader,
 )
 from dragoman.keywords import known_keywords
-from dragoman.providers import Endpoint
+from dragoman.providers import Endpoint, Facts, learn_from_error
 from dragoman.replies import ReplyFolder
 from dragoman.toolset import Toolset
-from dragoman.types import InvalidCall, Message, Reply, RequestOptions, Text, ToolCall, ToolModeName
+from dragoman.types import Failure, InvalidCall, Message, Reply, RequestOptions, Text, ToolCall, ToolModeName
 from dragoman.wire.failures import as_error
 
 Prompt = str | Message | Iterable[Message | Mapping[str, Any]]
@@ -47,6 +49,7 @@ class _Question(Struct):
     composed: ComposedRequest
     messages: list[Message]
     timeout: float | None
+    facts: Facts | None = None
 
     @property
     def deadline(self) -> float | None:
@@ -78,9 +81,20 @@ async def aask(
     With `text_calls=False`, only native calls count. Further arguments are options of the request (temperature,
     max_tokens, tool_choice, ...). Fields of one wire are under its name: `anthropic={"service_tier": "auto"}`.
     """
-    question = _prepare(
-        model, prompt, tools, system, key, base_url, transport, timeout, retries, tool_mode, text_calls, options
-    )
+    given = (model, prompt, tools, system, key, base_url, transport, timeout, retries)
+    question = _prepare(*given, tool_mode, text_calls, options)
+    reply, reader = await _receive(question)
+    if reply.failure is not None and tool_mode == "auto" and _rejects_tools(question, reply.failure):
+        question = _prepare(*given, "text", text_calls, options)
+        reply, reader = await _receive(question)
+    if reply.failure is not None:
+        raise as_error(reply.failure)
+    settled = reply if reader is None else _settle(reply, reader)
+    _require_choice(question.composed, _names_of(settled))
+    return settled
+
+
+async def _receive(question: _Question) -> tuple[Reply, Extractor | None]:
     reader = question.open_reader()
     folding = ReplyFolder()
     async for event in question.client.stream(question.composed.request, whole=True, deadline=question.deadline):
@@ -92,12 +106,20 @@ async def aask(
             reader.feed(event)
     if reader is not None:
         reader.close()
-    reply = folding.reply() if reader is None else reader.reply
-    if reply.failure is not None:
-        raise as_error(reply.failure)
-    settled = reply if reader is None else _settle(reply, reader)
-    _require_choice(question.composed, _names_of(settled))
-    return settled
+    return (folding.reply() if reader is None else reader.reply), reader
+
+
+def _rejects_tools(question: _Question, failure: Failure) -> bool:
+    """Whether the endpoint rejected the native tools, and says so. The fact is kept, and the tools are sent as text."""
+    if question.composed.chosen_mode.mode != "native":
+        return False
+    fact = learn_from_error(failure.message, failure.status) or learn_from_error(failure.body or "", failure.status)
+    if fact is None or fact.native_tool_calls is not False:
+        return False
+    endpoint = question.client.endpoint
+    if question.facts is not None:
+        question.facts.put(endpoint.base_url, endpoint.model, fact)
+    return True
 
 
 @known_keywords(extra=RequestOptions.__annotations__)
@@ -117,11 +139,9 @@ def astream(
     **options: Unpack[RequestOptions],
 ) -> AsyncIterator[Event]:
     """Yield the events of a reply as they arrive; the arguments are those of `ask`."""
-    return _listen(
-        _prepare(
-            model, prompt, tools, system, key, base_url, transport, timeout, retries, tool_mode, text_calls, options
-        )
-    )
+    given = (model, prompt, tools, system, key, base_url, transport, timeout, retries)
+    again = (lambda: _prepare(*given, "text", text_calls, options)) if tool_mode == "auto" else None
+    return _listen(_prepare(*given, tool_mode, text_calls, options), again)
 
 
 ask = known_keywords(extra=RequestOptions.__annotations__)(
@@ -148,8 +168,11 @@ stream = known_keywords(extra=RequestOptions.__annotations__)(_blocking_stream)
 _HELD_BACK = (CallEnded, CallBroken, CallRefused, UsageReported, ReplyEnded)
 
 
-async def _listen(question: _Question) -> AsyncIterator[Event]:
-    """The events of a reply: words as they come, calls at the end, when it is known which of them count."""
+async def _listen(question: _Question, again: Callable[[], _Question] | None = None) -> AsyncIterator[Event]:
+    """The events of a reply: words as they come, calls at the end, when it is known which of them count.
+
+    `again` returns the question with the tools as text, for an endpoint that rejects them.
+    """
     reader = question.open_reader()
     folding = ReplyFolder()
     ends: list[Event] = []
@@ -157,6 +180,10 @@ async def _listen(question: _Question) -> AsyncIterator[Event]:
         if isinstance(event, NOTICES):
             continue
         if isinstance(event, ReplyFailed) and (reader is None or not reader.recovers(event.failure)):
+            if again is not None and _rejects_tools(question, event.failure):
+                async for each in _listen(again()):
+                    yield each
+                return
             raise as_error(event.failure)
         for each in [event] if reader is None else reader.feed(event):
             if isinstance(each, _HELD_BACK):
@@ -206,14 +233,15 @@ def _prepare(
     text_calls: bool,
     options: Mapping[str, Any],
 ) -> _Question:
-    endpoint = providers.resolve(model, base_url=base_url or "") if isinstance(model, str) else model
+    facts = shared_facts(os.environ) if transport is None and isinstance(model, str) else None
+    endpoint = providers.resolve(model, base_url=base_url or "", facts=facts) if isinstance(model, str) else model
     chosen_mode = choose_tool_mode(endpoint, Toolset.of(tools) or Toolset(()), tool_mode, text_calls=text_calls)
     messages = _read_prompt(prompt, system)
     boundaries = [secrets.token_hex(4) for _ in range(_WORDS_OF_CHANCE)] if chosen_mode.mode else []
     composed = compose(messages, chosen_mode, options, boundaries=boundaries)
     endpoint = composed.chosen_mode.endpoint
     client = Client(endpoint, transport=transport or shared_transport(endpoint), key=key, retries=retries)
-    return _Question(client, composed, messages, timeout)
+    return _Question(client, composed, messages, timeout, facts)
 
 
 def _read_prompt(prompt: Prompt, system: str | None) -> list[Message]:

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from dragoman.config.files import PROJECT_FILE, managed_file, project_file, user_file, write_template
+from dragoman.config.files import PROJECT_FILE, managed_file, project_file, write_template
 from dragoman.config.layers import Config, Origin, Overridden, SettingValue
 from dragoman.config.loader import keys_by_variable, load, read_key, read_keys
 from dragoman.config.settings import SECTIONS, SETTINGS, Setting
 from dragoman.config.state import forget_rule, permissions, permissions_file, remember_rule, remembered_rules
 from dragoman.config.tool_sources import Toolbox, load_installed, load_source, load_tools, restrict
-from dragoman.paths import config_folder, state_folder
+from dragoman.paths import config_folder, state_folder, user_file
 from dragoman.secrets.settings import mask
 
 __all__ = [

@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import textwrap
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from dragoman.config.layers import Layer, Source, from_tables
-from dragoman.config.settings import MERGES, NO_LIMIT, SECTIONS, SETTINGS, Setting
-from dragoman.errors import ConfigError
-from dragoman.paths import config_folder, home_folder
+from dragoman.config.settings import MERGES, SECTIONS, SETTINGS, Setting
+from dragoman.paths import SWITCHED_OFF, expand, home_folder
+from dragoman.state_files import parse_toml, read_text, to_toml
 
 # --------------------------------------------------------------------------------------------------------------------
 # Find and read the configuration files. Reads are bounded, and an error names the line and column.
 
 PROJECT_FILE = "dragoman.toml"
-USER_FILE = "config.toml"
 MANAGED_FILE = Path("/etc/dragoman/config.toml")
 """The settings that the administrator of the machine sets for all users."""
-LARGEST_FILE = 256 * 1024
 _REPOSITORIES = (".git", ".hg", ".jj", ".svn")
-_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)\Z").search
-# `tomllib` needs quadratic memory in the parts of a dotted key, and the file of a project is untrusted.
-_ENDLESS_KEY = re.compile(r"""(?:(?:"[^"\n]*"|'[^'\n]*'|(?<![A-Za-z0-9_-])[A-Za-z0-9_-]+)[ \t]*\.[ \t]*){64}""").search
-_SWITCHED_OFF = ("off", "none", "0", "no", "false")
-
-
-def user_file(environment: Mapping[str, str]) -> Path | None:
-    """Return the path of the user's file, whether it exists or not. `$DRAGOMAN_CONFIG` names another file, or `off`."""
-    named = environment.get("DRAGOMAN_CONFIG")
-    if named:
-        return None if named.lower() in _SWITCHED_OFF else expand(named, Path.cwd(), environment)
-    folder = config_folder(environment)
-    return folder and folder / USER_FILE
 
 
 def managed_file(environment: Mapping[str, str]) -> Path | None:
@@ -49,7 +30,7 @@ def managed_file(environment: Mapping[str, str]) -> Path | None:
         MANAGED_FILE.lstat()
     except (FileNotFoundError, NotADirectoryError):
         named = environment.get("DRAGOMAN_MANAGED")
-        return expand(named, Path.cwd(), environment) if named and named.lower() not in _SWITCHED_OFF else None
+        return expand(named, Path.cwd(), environment) if named and named.lower() not in SWITCHED_OFF else None
     except OSError:
         # The path cannot be checked, so the file may exist.
         return MANAGED_FILE
@@ -78,7 +59,7 @@ def project_file(directory: Path, environment: Mapping[str, str]) -> Path | None
     Outside a repository the search ends below the home folder. Outside both, it checks only the directory itself,
     because other users may be able to write to a folder above it (`/tmp`).
     """
-    if environment.get("DRAGOMAN_PROJECT", "").lower() in _SWITCHED_OFF:
+    if environment.get("DRAGOMAN_PROJECT", "").lower() in SWITCHED_OFF:
         return None
     for folder in _project_folders(directory, home_folder(environment)):
         if (folder / PROJECT_FILE).is_file():
@@ -101,37 +82,10 @@ def _project_folders(directory: Path, home: Path | None) -> list[Path]:
     return folders if is_inside_home else folders[:1]
 
 
-def expand(path: str, folder: Path, environment: Mapping[str, str]) -> Path:
-    """Expand a path from a file: `~` is the home folder, and a relative path starts at the folder of the file."""
-    home = home_folder(environment)
-    if home is not None and (path == "~" or path.startswith(("~/", "~\\"))):
-        return home / path[2:]
-    return folder / path
-
-
 def read_layer(path: Path, kind: Source) -> Layer:
     """Read a file as a layer. Raises ConfigError if it cannot be read or is not TOML; other faults are in the layer."""
     text = read_text(path)
-    return from_tables(parse(text, str(path)), kind, str(path), text)
-
-
-def parse(text: str, shown: str) -> dict[str, Any]:
-    """Parse a TOML text. An error names the line and column."""
-    endless = _ENDLESS_KEY(text)
-    if endless is not None:
-        at = text.count("\n", 0, endless.start()) + 1
-        raise ConfigError(f"{shown}:{at}: a name of more than 64 parts", hint="no setting needs more than a few")
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        message = str(error)
-        place = _PLACE(message)
-        end = (text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1)
-        line, column = place.groups() if place else end
-        why = message[: place.start()] if place else message
-        raise ConfigError(f"{shown}:{line}:{column}: not TOML: {why}", hint="fix the file at that place") from None
-    except RecursionError:
-        raise ConfigError(f"{shown}: nested too deeply", hint="no setting needs more than a few levels") from None
+    return from_tables(parse_toml(text, str(path)), kind, str(path), text)
 
 
 def shorten(path: Path, environment: Mapping[str, str]) -> str:
@@ -140,26 +94,6 @@ def shorten(path: Path, environment: Mapping[str, str]) -> str:
     if home is not None and home != Path(home.anchor) and path.is_relative_to(home):
         return str(Path("~") / path.relative_to(home))
     return str(path)
-
-
-def read_text(path: Path) -> str:
-    """Read the text of a small file. Raises ConfigError."""
-    try:
-        # A pipe or a device could block, or never end.
-        if not path.is_file():
-            raise ConfigError(f"{path} is not a file", hint="name a TOML file")
-        with path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        why = (error.strerror or "unreadable").lower()
-        raise ConfigError(f"cannot read {path}: {why}", hint="check its permissions") from None
-    if len(data) > LARGEST_FILE:
-        raise ConfigError(f"{path} is larger than {LARGEST_FILE // 1024} kB", hint="this is not a configuration file")
-    try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}:{line}: not UTF-8", hint="save the file as UTF-8") from None
 
 
 def is_private(path: Path) -> bool:
@@ -271,14 +205,3 @@ def _describe(setting: Setting, short: str, project: bool) -> list[str]:
         *(f"# {line}\n" for line in textwrap.wrap(words, 116)),
         f"#{short} = {setting.example or to_toml(setting.default)}\n",
     ]
-
-
-def to_toml(value: Any) -> str:
-    """Return a plain value as TOML."""
-    if value is None:
-        return f'"{NO_LIMIT}"'
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(to_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

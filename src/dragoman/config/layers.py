@@ -119,7 +119,9 @@ def _end_of_line(text: str, position: int) -> int:
 
 Source = Literal["default", "project", "user", "environment", "argument", "managed"]
 
-OTHER_VARIABLES = frozenset({"DRAGOMAN_CONFIG", "DRAGOMAN_PROJECT", "DRAGOMAN_MANAGED", "DRAGOMAN_DEBUG"})
+OTHER_VARIABLES = frozenset(
+    {"DRAGOMAN_CONFIG", "DRAGOMAN_PROJECT", "DRAGOMAN_MANAGED", "DRAGOMAN_FACTS", "DRAGOMAN_DEBUG"}
+)
 """Variables of dragoman that are not settings."""
 REMOVED = {
     "approvals": 'use `ask`, which takes the same rules; `ask = ["*"]` is for all tools',

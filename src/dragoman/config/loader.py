@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.config import files
-from dragoman.config.files import is_private, read_text
+from dragoman.config.files import is_private
 from dragoman.config.layers import (
     Config,
     Layer,
@@ -26,8 +26,9 @@ from dragoman.config.layers import (
 from dragoman.config.settings import SETTINGS
 from dragoman.config.tool_sources import is_file
 from dragoman.errors import ConfigError, MissingKey
-from dragoman.paths import JOURNAL_FILE, state_folder
+from dragoman.paths import JOURNAL_FILE, expand, state_folder, user_file
 from dragoman.providers import Registry
+from dragoman.state_files import read_text
 
 # --------------------------------------------------------------------------------------------------------------------
 # Load the configuration: the files, the environment and the arguments.
@@ -46,7 +47,7 @@ def load(
     """
     around = os.environ if environment is None else environment
     here = Path.cwd() if directory is None else Path(directory)
-    user = _existing(files.user_file(around), must_exist=bool(around.get("DRAGOMAN_CONFIG")))
+    user = _existing(user_file(around), must_exist=bool(around.get("DRAGOMAN_CONFIG")))
     project = files.project_file(here, around)
     if project is not None and user is not None and _same(project, user):
         project = None
@@ -124,7 +125,7 @@ def _with_paths(layer: Layer, folder: Path, environment: Mapping[str, str]) -> L
     """Return the layer with absolute paths: a relative path in a file starts at the folder of that file."""
 
     def whole(path: str) -> str:
-        return str(files.expand(path, folder, environment))
+        return str(expand(path, folder, environment))
 
     said = dict(layer.said)
     for name, each in layer.said.items():

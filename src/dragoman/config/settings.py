@@ -19,6 +19,7 @@ from dragoman.policy.decision import MODE_RANKS, MODES, TRAITS
 from dragoman.providers import WIRES
 from dragoman.providers.prices import Prices
 from dragoman.providers.provider import plain_name
+from dragoman.state_files import NO_VALUE
 from dragoman.types import SandboxName, ToolModeName, TrustName
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -45,7 +46,7 @@ def _in_full(name: str, row: Any) -> Any:
 # --------------------------------------------------------------------------------------------------------------------
 # The kinds of values: how a value is read from TOML or from text, and a description for messages.
 
-NO_LIMIT = "none"
+NO_LIMIT = NO_VALUE
 BUILTIN_TOOLS = tuple(NAMES)
 _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"0", "false", "no", "off"})

@@ -102,6 +102,11 @@ class ReplyTranslator:
             self._received += len(event.text)
             return self._pass_text(event, self._reader.feed(event))
         if isinstance(event, ReplyFailed):
+            if self._reader.recovers(event.failure):
+                # The server could not read a call of its model, and says what the model wrote.
+                read = self._reader.feed(event)
+                self._received = len(self._reader.received)
+                return self._pass_text(TextDelta(""), read)
             self._failure = event.failure
         if isinstance(event, _CALLS):
             self._native.append(event)

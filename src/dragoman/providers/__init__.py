@@ -12,7 +12,7 @@ from typing import Any
 
 from dragoman.errors import UnknownProvider
 from dragoman.providers.endpoint import Endpoint, PromptGuided, ToolsPayload
-from dragoman.providers.facts import Fact, Facts, MemoryFacts, learn_from_error, learn_from_show
+from dragoman.providers.facts import Fact, Facts, MemoryFacts, learn_from_error, learn_from_show, learn_from_usage
 from dragoman.providers.provider import WIRES, Capabilities, Profile, Provider, normalise_base_url, plain_name
 from dragoman.providers.registry import Registry, shipped
 from dragoman.providers.registry import installed as default
@@ -34,6 +34,7 @@ __all__ = [
     "get",
     "learn_from_error",
     "learn_from_show",
+    "learn_from_usage",
     "names",
     "normalise_base_url",
     "plain_name",

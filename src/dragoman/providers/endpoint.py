@@ -18,6 +18,7 @@ from dragoman.providers.provider import (
     fill_holes,
     from_mapping,
     holes_of,
+    is_foreign,
     normalise_base_url,
     overrule,
 )
@@ -47,6 +48,7 @@ class PromptGuided(Struct, frozen=True, tag="prompt_guided"):
 # --------------------------------------------------------------------------------------------------------------------
 # An Endpoint: one model, at one provider, on one wire, with its quirks.
 
+_CHAT, _RESPONSES = "openai_chat", "openai_responses"
 _STRENGTH = ("never", "calls", "always")
 _SCHEMA_QUIRKS: dict[str, dict[str, bool]] = {
     "": {},
@@ -74,6 +76,11 @@ class Endpoint(Struct, frozen=True):
     def key_names(self) -> tuple[str, ...]:
         """The environment variables that may contain the key, in order."""
         return self.provider.key
+
+    @property
+    def is_own_server(self) -> bool:
+        """Whether this is a server that somebody runs, about which the row of a vendor says nothing."""
+        return self.provider.group in ("local", "custom") or is_foreign(self.provider, self.base_url)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -134,7 +141,8 @@ def settle(
         from dragoman.providers.registry import shipped
 
         profile = shipped().profile(model)
-    chosen = choose_wire(provider, profile, wire)
+    is_elsewhere = is_foreign(provider, base_url)
+    chosen = choose_wire(provider, profile, wire, is_elsewhere=is_elsewhere)
     address = find_address(provider, chosen, base_url, place, variables or {})
     fact = facts.get(address, model) if facts is not None else None
     if fact is not None and fact.wire in provider.wires and not wire:
@@ -143,22 +151,35 @@ def settle(
     learned = fact or Fact()
     if learned.format:
         profile = msgspec.structs.replace(profile, prompt_format=learned.format)
-    merged = merge_quirks(provider, profile, chosen, {**learned.quirks, **(quirks or {})})
-    able = overrule(judge(provider, profile, chosen, merged, model, fact), learned.capabilities)
+    row = _without_vendor_fields(provider) if is_elsewhere else provider
+    merged = merge_quirks(row, profile, chosen, {**learned.quirks, **(quirks or {})})
+    able = overrule(judge(provider, profile, chosen, merged, model, fact, address), learned.capabilities)
     able = overrule(able, overrides)
     return Endpoint(provider, model, chosen, profile, merged, address, able, dict(provider.body.get(chosen, {})))
 
 
-def choose_wire(provider: Provider, profile: Profile, asked: str = "") -> str:
-    """Return the wire that the caller requests, else the one of the model profile, else the provider's first."""
+def choose_wire(provider: Provider, profile: Profile, asked: str = "", *, is_elsewhere: bool = False) -> str:
+    """Return the wire that the caller requests, else the one of the model profile, else the provider's first.
+
+    At an address of one's own it is the chat wire, not the Responses API: nearly every compatible server has it.
+    """
     if asked:
         if asked not in provider.wires:
             spoken = ", ".join(provider.wires)
             raise UnknownProvider(asked, provider.wires, hint=f"{provider.name} has {spoken}")
         return asked
-    if provider.wire_per_model and profile.wire in provider.wires:
-        return profile.wire
-    return provider.wire
+    chosen = profile.wire if provider.wire_per_model and profile.wire in provider.wires else provider.wire
+    return _CHAT if is_elsewhere and chosen == _RESPONSES and _CHAT in provider.wires else chosen
+
+
+def _without_vendor_fields(provider: Provider) -> Provider:
+    """The row for another server, which need not know the newer name of a field. The model profile may demand it."""
+    flags = provider.wire_quirks.get(_CHAT, {})
+    if "max_tokens_field" not in flags:
+        return provider
+    return msgspec.structs.replace(
+        provider, wire_quirks={**provider.wire_quirks, _CHAT: {**flags, "max_tokens_field": "max_tokens"}}
+    )
 
 
 def find_address(provider: Provider, wire: str, given: str, place: str, variables: Mapping[str, str]) -> str:
@@ -189,15 +210,15 @@ def read_quirks(flags: Mapping[str, Any], where: str) -> Quirks:
 
 
 def judge(
-    provider: Provider, profile: Profile, wire: str, quirks: Quirks, model: str, fact: Fact | None
+    provider: Provider, profile: Profile, wire: str, quirks: Quirks, model: str, fact: Fact | None, address: str = ""
 ) -> Capabilities:
     """Return the capabilities of an endpoint with a model, from the rows and the learned facts."""
-    native = wire != OWN and judge_native(provider, profile, model, fact, quirks)
+    native = wire != OWN and judge_native(provider, profile, model, fact, quirks, address)
     return from_mapping({"native_tool_calls": native, **provider.declared, **profile.declared})
 
 
 def judge_native(
-    provider: Provider, profile: Profile, model: str, fact: Fact | None, quirks: Quirks = DEFAULTS
+    provider: Provider, profile: Profile, model: str, fact: Fact | None, quirks: Quirks = DEFAULTS, address: str = ""
 ) -> bool:
     """Whether calls are native: by the learned fact, else by the row, else by the model profile."""
     if fact is not None and fact.native_tool_calls is not None:
@@ -208,4 +229,6 @@ def judge_native(
     if provider.native == "per_model":
         # For an unknown family, or without a model, nothing is certain; text works with every model.
         return bool(model) and profile.native == "yes"
-    return provider.native == "yes" and profile.native != "no"
+    # A run can find out what a server at an address does. Without an address there is nobody to ask.
+    may_try = provider.native == "learned" and provider.group == "custom" and bool(address)
+    return (provider.native == "yes" or may_try) and profile.native != "no"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from dragoman.types import Failure
+from dragoman.types import Failure, Message, Text, Tool
 
 _MOST_OF_AN_ERROR = 20_000
 _GENERATION = "failed_generation"
+_MOST_CHARACTERS_PER_TOKEN = 6
+_LEAST_DEFINED = 32
+"""Tokens. Smaller definitions disappear in the text that a prompt template adds."""
 # A rejected key, or too many requests, says nothing about tools.
 _UNRELATED = frozenset({401, 402, 403, 407, 408, 409, 413, 429})
 _refuses_tools = re.compile(
@@ -132,6 +135,37 @@ def cannot_read_call(failure: Failure) -> bool:
         return True
     is_own = failure.status is None or failure.status >= 500
     return is_own and _cannot_read_call(failure.message[:_MOST_OF_AN_ERROR]) is not None
+
+
+def learn_from_usage(messages: Iterable[Message], tools: Iterable[Tool], input_tokens: int) -> Fact | None:
+    """Return the fact that an endpoint ignores tools, if the reported tokens of a request cannot hold its definitions.
+
+    Every prompt template contains the names and descriptions, whatever else it leaves out. A token has at most six
+    characters on average, in every tokenizer and for every text without runs of white space.
+    """
+    said = sum(_visible(part.text) for message in messages for part in message.parts if isinstance(part, Text))
+    defined = sum(_visible(text) for tool in tools for text in _words_of(tool))
+    least_said, least_defined = said // _MOST_CHARACTERS_PER_TOKEN, defined // _MOST_CHARACTERS_PER_TOKEN
+    # A number that is too small for the messages alone is wrong, or does not count the tokens from a cache.
+    is_plausible = 0 < input_tokens >= least_said
+    if not is_plausible or least_defined < _LEAST_DEFINED or input_tokens >= least_said + least_defined:
+        return None
+    why = f"it reports {input_tokens} tokens for a prompt that has at least {least_said + least_defined} with the tools"
+    return Fact(native_tool_calls=False, why=why)
+
+
+def _visible(text: str) -> int:
+    return sum(map(len, text.split()))
+
+
+def _words_of(tool: Tool) -> Iterator[str]:
+    yield tool.name
+    yield tool.description
+    properties = tool.parameters.get("properties")
+    for name, schema in properties.items() if isinstance(properties, Mapping) else ():
+        yield str(name)
+        if isinstance(schema, Mapping):
+            yield str(schema.get("description") or "")
 
 
 def learn_from_show(body: object) -> Fact | None:

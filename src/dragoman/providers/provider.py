@@ -117,6 +117,21 @@ def move(own: str, base: str, other: str) -> str | None:
     return urlunsplit((*urlsplit(other)[:2], *urlsplit(own)[2:]))
 
 
+def is_foreign(provider: Provider, base_url: str) -> bool:
+    """Whether a base URL leads to another server than those of the row: a compatible server, or a gateway."""
+    if not base_url or provider.group in ("local", "custom"):
+        return False
+    host = urlsplit(normalise_base_url(base_url)).hostname or ""
+    known = (provider.base_url, *provider.urls.values(), *provider.wire_urls.values())
+    return not any(re.fullmatch(_hole.sub("[^/]*", _host_pattern(url)), host) for url in known if url)
+
+
+def _host_pattern(url: str) -> str:
+    """The host of a URL of a row as a regular expression that still has the placeholders."""
+    host = url.split("://", 1)[-1].split("/", 1)[0].partition(":")[0]
+    return "".join(part if _hole.fullmatch(part) else re.escape(part) for part in re.split(r"(\{\w+\})", host))
+
+
 def holes_of(url: str) -> tuple[str, ...]:
     """Return the names of the {placeholders} in a URL, in order and once each."""
     return tuple(dict.fromkeys(_hole.findall(url)))

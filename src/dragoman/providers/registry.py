@@ -243,6 +243,7 @@ class Registry(Struct, frozen=True):
             name, _, at = name.partition("@")
             row = self.get(name)
             place = place or at
+            wire = wire or (name if name in WIRES and name not in self.rows else "")
         else:
             row = provider
         wanted = model or ""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.config.state import KEPT_DAYS, MOST_ROWS, FileFacts, learned_file
-from dragoman.providers import Fact, resolve
+import dragoman
+from dragoman.client.facts import KEPT_DAYS, MOST_ROWS, FileFacts, learned_file
+from dragoman.providers import Fact, MemoryFacts, resolve
+from dragoman.testing import ScriptedModel, Upstream
+from dragoman.types import Failure, Request
 
 URL = "http://127.0.0.1:8080/v1"
 LEARNED = Fact(False, "", "it said no", {"tool_choice": ["auto"], "final_frame": False}, {"streaming": False}, "fenced")
@@ -64,7 +68,7 @@ def test_two_that_write_do_not_lose_each_others_facts(tmp_path: Path) -> None:
 
 
 def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
-    from dragoman.config.state import LearnedRow, format_learned
+    from dragoman.client.facts import LearnedRow, format_learned
 
     path = tmp_path / "learned.toml"
     path.write_text(format_learned([LearnedRow(URL, f"m{number}", "doctor") for number in range(MOST_ROWS)]))
@@ -132,3 +136,68 @@ def test_whatever_an_endpoint_says_the_file_stays_readable(
     found = facts.get(URL, model)
     assert found is not None and found.native_tool_calls is False
     assert facts.problems == []
+
+
+# ---- the library and the command line share the file ----------------------------------------------------------------
+
+
+@dragoman.tool
+def weather(city: str) -> str:
+    """The weather of a city."""
+    return "sunny"
+
+
+def refuse_tools(request: Request) -> Any:
+    if request.tools:
+        return Failure("bad_request", "this model does not support tools", 400)
+    return "Hello."
+
+
+def offered_tools(upstream: Upstream) -> list[bool]:
+    return ["tools" in body for body in upstream.bodies]
+
+
+def test_what_one_program_learns_the_next_one_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent learns, and `ask`, `stream`, another agent and the command line use the fact."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("DRAGOMAN_FACTS", "on")
+    with Upstream(ScriptedModel([refuse_tools], loop=True)) as upstream:
+        model, url = "custom:m", upstream.url
+        result = dragoman.Agent(model, [weather], base_url=url).run("Hi")
+        assert [problem.kind for problem in result.problems] == ["tools_rejected"]
+        assert offered_tools(upstream) == [True, False]
+        assert dragoman.ask(model, "Hi", tools=[weather], base_url=url).text == "Hello."
+        assert dragoman.fold(dragoman.stream(model, "Hi", tools=[weather], base_url=url)).text == "Hello."
+        assert dragoman.Agent(model, [weather], base_url=url).run("Hi").problems == []
+        assert offered_tools(upstream) == [True, False, False, False, False]
+        stored = learned_file({"XDG_CONFIG_HOME": str(tmp_path)})
+        assert stored is not None
+        assert FileFacts(stored).get(url, "m") is not None
+        # Who keeps facts in memory, or switches the file off, learns anew.
+        private = dragoman.Connection(facts=MemoryFacts())
+        assert dragoman.Agent(model, [weather], base_url=url, connection=private).run("Hi").problems
+        monkeypatch.setenv("DRAGOMAN_FACTS", "off")
+        assert dragoman.Agent(model, [weather], base_url=url).run("Hi").problems
+
+
+def test_a_question_is_asked_again_in_text_where_tools_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("DRAGOMAN_FACTS", "on")
+    for number, ask in enumerate((dragoman.ask, lambda *given, **more: dragoman.fold(dragoman.stream(*given, **more)))):
+        with Upstream(ScriptedModel([refuse_tools], loop=True)) as upstream:
+            model = f"custom:m{number}"
+            assert ask(model, "Hi", tools=[weather], base_url=upstream.url).text == "Hello."
+            assert ask(model, "Hi", tools=[weather], base_url=upstream.url).text == "Hello."
+            assert offered_tools(upstream) == [True, False, False]
+            with pytest.raises(dragoman.errors.BadRequest):
+                ask(model, "Hi", tools=[weather], base_url=upstream.url, tool_mode="native")
+
+
+def test_a_store_sees_what_another_one_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "learned.toml"
+    one, other = FileFacts(path), FileFacts(path)
+    assert one.get(URL, "m") is None
+    other.put(URL, "m", LEARNED)
+    assert one.get(URL, "m") == LEARNED
