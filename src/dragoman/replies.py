@@ -16,6 +16,7 @@ from dragoman.events import (
     ArgumentsDelta,
     CallBroken,
     CallEnded,
+    CallRefused,
     CallStarted,
     Event,
     PartEnded,
@@ -58,13 +59,26 @@ def fold(events: Iterable[Event]) -> Reply:
 class ReplyFolder:
     """Builds a reply from its events as they arrive. The reply so far is available at any time."""
 
-    __slots__ = ("_calls", "_extra", "_failure", "_id", "_kind", "_model", "_parts", "_pieces", "_stop", "_usage")
+    __slots__ = (
+        "_calls",
+        "_extra",
+        "_failure",
+        "_id",
+        "_kind",
+        "_model",
+        "_parts",
+        "_pieces",
+        "_refused",
+        "_stop",
+        "_usage",
+    )
 
     def __init__(self) -> None:
         self._parts: list[Part | CallStarted] = []
         self._kind = ""
         self._pieces: list[str] = []
         self._calls: dict[int, int] = {}  # index of a call -> position of its part
+        self._refused: set[int] = set()  # positions of calls that started and do not count
         self._usage = Usage()
         self._stop: StopReason = "unknown"
         self._extra: dict[str, Any] = {}
@@ -104,16 +118,21 @@ class ReplyFolder:
             self._model, self._id = event.model, event.id
         elif isinstance(event, ReplyFailed):
             self._failure = event.failure
+        elif isinstance(event, CallRefused):
+            if event.index in self._calls:
+                self._refused.add(self._calls[event.index])
         elif isinstance(event, ReplyEnded):
             self._stop, self._extra = event.stop, event.extra
             if event.parts is not None:
                 self._close()
                 self._parts = list(event.parts)
+                self._refused.clear()
 
     def reply(self) -> Reply:
         self._close()
         # A call without an end was truncated.
-        parts: list[Part] = [_cut(part) if isinstance(part, CallStarted) else part for part in self._parts]
+        counted = [part for place, part in enumerate(self._parts) if place not in self._refused]
+        parts: list[Part] = [_cut(part) if isinstance(part, CallStarted) else part for part in counted]
         message = Message("assistant", parts)
         return Reply(message, self._usage, self._stop, self._extra, self._model, self._id, self._failure)
 

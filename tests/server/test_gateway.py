@@ -17,11 +17,13 @@ from google.genai import types
 from tests.server.gateways import (
     CLIENTS,
     TOOLS,
+    WEATHER,
     FixedServer,
     RunningGateway,
     ask_chat,
     gateway_to,
     run_gateway,
+    settings_for,
 )
 
 from dragoman.server.router import Router
@@ -217,6 +219,57 @@ def test_a_path_that_is_not_translated_goes_to_an_endpoint_of_the_same_wire() ->
         assert "client" not in received.headers.get("authorization", ""), "the key of a client stays here"
         status, _, data = send(gateway, "POST", "/api/generate", {"prompt": "x"})
         assert status == 404 and isinstance(json.loads(data)["error"], str), "in the form of Ollama's errors"
+
+
+def test_a_passthrough_route_changes_no_byte_and_is_observed() -> None:
+    leak = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+    odd = b'{"model": "m",  "messages": [ {"role":"user","content":"Go."} ], "unknown_field": [1,2], "stream": %s}'
+    settings = settings_for(profile="passthrough")
+    with Upstream([leak, leak]) as upstream, gateway_to(upstream.endpoint(), settings) as gateway:
+        for flag in (b"false", b"true"):
+            status, headers, data = send(gateway, "POST", "/v1/chat/completions", odd % flag)
+            assert status == 200 and b"tool_call" in data, "the call stays text"
+            assert upstream.received[-1].body == odd % flag
+            assert headers["x-dragoman-exchange"] == gateway.reports[0]["id"]
+        assert send(gateway, "POST", "/v1/messages", {"model": "m", "messages": []})[0] == 404
+
+
+def test_the_login_of_a_client_is_forwarded_only_where_the_route_says_so() -> None:
+    for forward in (False, True):
+        with Upstream(["Hello."], loop=True) as upstream:
+            row = f'[endpoints.e]\nurl = "{upstream.url}"\nwire = "openai_chat"\nmodel = "m"\nkey = "ours"\n'
+            text = f'{row}forward_login = {str(forward).lower()}\n[[routes]]\nto = "e"'
+            settings = parse_settings(text)
+            with run_gateway(lambda transport, s=settings: Router(s, transport=transport)) as gateway:  # type: ignore[misc]
+                send(gateway, "POST", "/v1/chat/completions", CHAT, authorization="Bearer theirs")
+                send(gateway, "POST", "/v1/messages", CHAT, **{"x-api-key": "theirs"})
+            keys = [received.headers["authorization"] for received in upstream.received]
+            assert keys == ["Bearer theirs" if forward else "Bearer ours"] * 2
+
+
+def test_a_large_set_of_tools_is_searched_without_the_client() -> None:
+    long = "It does one thing, and this describes at great length what that thing is. " * 12
+    many = [
+        {
+            "type": "function",
+            "function": {"name": f"tool_{n}", "description": long, "parameters": WEATHER["parameters"]},
+        }
+        for n in range(60)
+    ]
+    search = '<tool_call>\n{"name": "tool_search", "arguments": {"query": "tool_59"}}\n</tool_call>'
+    use = '<tool_call>\n{"name": "tool_59", "arguments": {"city": "Paris"}}\n</tool_call>'
+    for native in (False, True):
+        script = [call("tool_search", query="tool_59"), call("tool_59", city="Paris")] if native else [search, use]
+        with Upstream(script * 2, native=native) as upstream:
+            endpoint = upstream.endpoint(quirks={"context_window": 8000})
+            with gateway_to(endpoint) as gateway:
+                for stream in (False, True):
+                    body = {**CHAT, "tools": many, "stream": stream}
+                    _, _, data = send(gateway, "POST", "/v1/chat/completions", body)
+                    assert b"tool_59" in data and b"tool_search" not in data and b"passed on" not in data, data
+                    assert any("searched" in note for note in gateway.reports[0]["notes"])
+            sizes = [len(json.dumps(body)) for body in upstream.bodies]
+            assert max(sizes) < len(json.dumps(many)) / 2
 
 
 def test_a_leaked_turn_of_the_history_is_sent_as_a_call() -> None:

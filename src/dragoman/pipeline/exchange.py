@@ -10,7 +10,7 @@ import hmac
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from dragoman.client.client import Client
 from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
 from dragoman.errors import DragomanError
-from dragoman.events import CallEnded, Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
+from dragoman.events import CallEnded, CallRefused, Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
 from dragoman.extraction import Extraction
 from dragoman.extraction.leaks import rewrite_leaks
+from dragoman.extraction.offers import choose_offer, describe_found, find_tools, found_tools, limit_for, search_tool
 from dragoman.extraction.responses import ConversationContext
 from dragoman.extraction.tool_mode import ComposedRequest, ToolMode, choose_tool_mode, compose, is_written_as_text
 from dragoman.pipeline.report import Report, add_usage
@@ -38,6 +39,7 @@ from dragoman.types import (
     Request,
     Text,
     Thinking,
+    Tool,
     ToolModeName,
     ToolResult,
     TrustName,
@@ -45,6 +47,7 @@ from dragoman.types import (
 )
 
 _MOST_CHARACTERS_PER_TOKEN = 6
+_MOST_SEARCHES = 4
 _BOUNDARIES = 512
 """The most turns with results in one conversation in text."""
 
@@ -93,6 +96,8 @@ class Exchange:
         self._began = clock()
         self._usage = Usage()
         self._whole = False
+        self._finder: Tool | None = None
+        self._searches = 0
 
     async def ask(self) -> Reply:
         """Return the whole reply."""
@@ -130,7 +135,13 @@ class Exchange:
             verdict = translator.close()
             if verdict.failure is not None and not self._delivered and self._try_again(verdict.failure, composed):
                 continue
+            searched = self._search(verdict)
             self._note(verdict)
+            if searched:
+                if verdict.events:
+                    yield verdict.events
+                messages = [*messages, *searched]
+                continue
             if not verdict.repair or turns >= self._backend.repair_turns or verdict.failure is not None:
                 yield self._end(verdict)
                 return
@@ -167,10 +178,8 @@ class Exchange:
         return True
 
     def _compose(self, messages: list[Message]) -> ComposedRequest:
-        request, backend = self._request, self._backend
-        mode = choose_tool_mode(
-            backend.client.endpoint, Toolset.of(request.tools) or Toolset(()), backend.tool_mode, trust=backend.trust
-        )
+        request = self._request
+        mode = self._choose_mode(messages)
         boundaries: Iterator[str] | tuple[str, ...] = ()
         if is_written_as_text(messages, mode, request.options):
             boundaries = self._make_boundaries(messages)
@@ -178,6 +187,59 @@ class Exchange:
         self._describe(composed.chosen_mode)
         self.report.add_losses(composed.losses)
         return composed
+
+    def _choose_mode(self, messages: list[Message]) -> ToolMode:
+        """Choose the tool mode, and the tools that are described if all of them are too many."""
+        backend, tools = self._backend, Toolset.of(self._request.tools) or Toolset(())
+        endpoint = backend.client.endpoint
+        mode = choose_tool_mode(endpoint, tools, backend.tool_mode, trust=backend.trust)
+        window = endpoint.quirks.context_window or None
+        if not mode.mode or (mode.mode == "native" and window is None):
+            # A large model with native tools gets what the client sent.
+            return mode
+        offer = choose_offer(tools, limit_for(window, native=mode.mode == "native"), window=window)
+        if not len(offer.deferred) and not offer.is_compact:
+            return mode
+        if offer.why not in self.report.notes:
+            self.report.notes.append(offer.why)
+        self._finder = search_tool(tools, offer.deferred) if len(offer.deferred) else None
+        added = [self._finder] if self._finder is not None else []
+        shown, every = Toolset([*offer.shown, *added]), Toolset([*tools, *added])
+        mode = choose_tool_mode(endpoint, every, backend.tool_mode, trust=backend.trust, shown=shown)
+        found = tuple(tool for tool in found_tools(messages, tools) if not mode.shows(tool.name))
+        return replace(mode, found=found)
+
+    def _is_search(self, event: Event) -> TypeGuard[CallEnded]:
+        return isinstance(event, CallEnded) and self._finder is not None and event.call.name == self._finder.name
+
+    def _search(self, verdict: Verdict) -> list[Message]:
+        """Return the turns of a search for tools, which the client does not see. It has its own tools only.
+
+        A search beside other calls is left out: the model can search again when it has their results.
+        """
+        if self._finder is None or verdict.failure is not None:
+            return []
+        name = self._finder.name
+        searches = [call for call in verdict.calls if call.name == name]
+        if not searches:
+            return []
+        others = len(verdict.calls) - len(searches)
+        verdict.calls[:] = [call for call in verdict.calls if call.name != name]
+        verdict.events[:] = [
+            CallRefused(event.call, "the gateway searches", event.index) if self._is_search(event) else event
+            for event in verdict.events
+        ]
+        self._searches += 1
+        if others or self._searches > _MOST_SEARCHES:
+            self.report.notes.append("a search for tools was left out")
+            return []
+        self.report.notes += [f"the model searched for tools: {call.arguments.get('query')!r}" for call in searches]
+        tools = Toolset(self._request.tools)
+        results: list[Part] = [
+            ToolResult(call.id, name, describe_found(find_tools(tools, str(call.arguments.get("query", "")))))
+            for call in searches
+        ]
+        return [Message("assistant", [*verdict.message.parts, *searches]), Message("tool", results)]
 
     def _find_overflow(self, composed: ComposedRequest) -> Failure | None:
         """Return the failure if the request cannot fit into a known context window.

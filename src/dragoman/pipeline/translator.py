@@ -229,12 +229,13 @@ class ReplyTranslator:
         calls, left_out = self._obey(calls)
         notes += left_out
         ends: list[Event] = []
-        natives = {end.call.id: end.index for end in self._native if isinstance(end, CallEnded)}
+        natives = {end.call.id: end for end in self._native if isinstance(end, CallEnded)}
         started = [end.index for end in self._native if isinstance(end, CallBroken) and end.index is not None]
-        ends += [CallEnded(natives.pop(call.id, -1 - place), call) for place, call in enumerate(calls)]
+        for place, call in enumerate(calls):
+            begun = natives.pop(call.id, None)
+            ends.append(CallEnded(-1 - place if begun is None else begun.index, call))
         ends += [_break(each, started.pop(0) if started else None) for each in broken]
-        # A call that was begun on the wire and is not passed on.
-        ends += [CallBroken("", "it was left out", (0, 0), index=index) for index in natives.values()]
+        ends += [CallRefused(end.call, "it is not passed on", end.index) for end in natives.values()]
         return calls, ends, notes
 
     def _obey(self, calls: list[ToolCall]) -> tuple[list[ToolCall], list[str]]:

@@ -17,7 +17,7 @@ from dragoman.pipeline import Exchange, Report
 from dragoman.server import models
 from dragoman.server.answers import StreamAnswer, WholeAnswer, answer_failure
 from dragoman.server.asgi import BodyTooLarge, ClientDisconnected, HttpCall, Receive, Scope, Send, run_until_disconnect
-from dragoman.server.passthrough import pass_through
+from dragoman.server.passthrough import find_login, pass_through, relay
 from dragoman.server.records import Records
 from dragoman.server.router import Router
 from dragoman.types import Failure, JsonObject, Request
@@ -120,14 +120,15 @@ class Gateway:
         if verb in _GENERATE:
             await self._exchange(call, _Asked("gemini", model, _GENERATE[verb]))
         elif verb == "countTokens":
-            _, size = await self._read(call, wires.get("gemini"))
-            await call.answer_json(200, {"totalTokens": size // _CHARACTERS_PER_TOKEN}, _ESTIMATED)
+            body, data = await self._read(call, wires.get("gemini"))
+            if body is not None:
+                await call.answer_json(200, {"totalTokens": len(data) // _CHARACTERS_PER_TOKEN}, _ESTIMATED)
         else:
             await self._pass_through(call)
 
     async def _exchange(self, call: HttpCall, asked: _Asked) -> None:
         codec = wires.get(asked.wire)
-        body, size = await self._read(call, codec)
+        body, data = await self._read(call, codec)
         if body is None:
             return
         request = codec.decode_request(body, model=asked.model, stream=asked.stream)
@@ -136,14 +137,18 @@ class Gateway:
             request = replace(request, options={**request.options, "stream": True})
         router = self.router
         try:
-            chosen = router.choose(request, size)
+            chosen = router.choose(request, len(data))
         except UnknownModel as error:
             await answer_failure(call, codec, Failure("not_found", str(error), 404, "model_not_found"))
             return
         report = Report(f"ex_{secrets.token_hex(8)}", asked.wire, request.model, slot=chosen.slot)
         self.records.open(report)
         try:
-            exchange = Exchange(replace(request, model=""), chosen.backends(), report, secret=self._secret)
+            if chosen.route.settings.profile == "passthrough":
+                await run_until_disconnect(call, relay(call, data, codec, chosen, report))
+                return
+            backends = chosen.backends(find_login(call.headers))
+            exchange = Exchange(replace(request, model=""), backends, report, secret=self._secret)
             await self._answer(call, codec, request, exchange)
         except DragomanError as error:
             # A missing key, or an incomplete URL: the operator has to mend it, and the client has to know.
@@ -164,15 +169,15 @@ class Gateway:
         if not await run_until_disconnect(call, answer.send()):
             exchange.report.notes.append("the client disconnected; the request to the endpoint was cancelled")
 
-    async def _read(self, call: HttpCall, codec: Codec) -> tuple[JsonObject | None, int]:
-        """Return the body of a request and its size. A body that is not an object is answered with an error."""
+    async def _read(self, call: HttpCall, codec: Codec) -> tuple[JsonObject | None, bytes]:
+        """Return the body of a request, and its bytes. A body that is not an object is answered with an error."""
         data = await call.read_body(self.router.settings.gateway.most_of_a_request)
         body = parse(data)
         if isinstance(body, dict):
-            return body, len(data)
+            return body, data
         what = "is not JSON" if body is BROKEN else "is not a JSON object"
         await answer_failure(call, codec, Failure("bad_request", f"the body {what}", 400))
-        return None, len(data)
+        return None, data
 
     async def _pass_through(self, call: HttpCall) -> None:
         wire = _wire_of(call.path)
@@ -216,9 +221,9 @@ class Gateway:
         await call.answer_json(200, models.show_ollama(model))
 
     async def _count_for_anthropic(self, call: HttpCall) -> None:
-        body, size = await self._read(call, wires.get("anthropic"))
+        body, data = await self._read(call, wires.get("anthropic"))
         if body is not None:
-            await call.answer_json(200, {"input_tokens": max(1, size // _CHARACTERS_PER_TOKEN)}, _ESTIMATED)
+            await call.answer_json(200, {"input_tokens": max(1, len(data) // _CHARACTERS_PER_TOKEN)}, _ESTIMATED)
 
     async def _list_exchanges(self, call: HttpCall) -> None:
         await call.answer_json(200, {"exchanges": self.records.list()[:100]})

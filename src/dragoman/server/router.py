@@ -16,6 +16,7 @@ from dragoman import providers
 from dragoman.client import DetectedServer, adetect
 from dragoman.client.client import Client, shared_transport
 from dragoman.client.models import choose_model, find_model
+from dragoman.client.rate_limit import RateLimiter
 from dragoman.client.retry import Breakers
 from dragoman.client.transport import Transport
 from dragoman.errors import ConfigError, UnknownModel
@@ -41,6 +42,9 @@ class Target:
         self.endpoint = find_endpoint(row, "", router.facts, server)
         self.busy = 0
         self.resting_until = 0.0
+        requests, tokens, concurrent = row.requests_per_minute, row.tokens_per_minute, row.max_concurrent
+        is_limited = any(limit is not None for limit in (requests, tokens, concurrent))
+        self._limiter = RateLimiter(requests=requests, tokens=tokens, concurrent=concurrent) if is_limited else None
         self._router = router
         self._clients: dict[str, Client] = {}
 
@@ -60,16 +64,22 @@ class Target:
         # An agent program asks for a model of its vendor, and means the one that is here.
         return found.id if found is not None else choose_model(listed)
 
-    def client_for(self, model: str) -> Client:
-        """Return the client for a model. The model decides on the profile of an endpoint, so each has its own."""
+    def client_for(self, model: str, login: str | None = None) -> Client:
+        """Return the client for a model. The model decides on the profile of an endpoint, so each has its own.
+
+        `login` is the key of the client of the gateway, for an endpoint that forwards it.
+        """
         name = self.name_model(model)
+        if login is not None and self.settings.forward_login:
+            endpoint = find_endpoint(self.settings, name, self._router.facts, self.server)
+            return self._router.open_client(endpoint, self.settings, self._limiter, login)
         client = self._clients.get(name)
         if client is None:
             if len(self._clients) >= _MOST_CLIENTS:
                 self._clients.clear()
             row = self.settings
             endpoint = find_endpoint(row, name, self._router.facts, self.server)
-            client = self._clients[name] = self._router.open_client(endpoint, row)
+            client = self._clients[name] = self._router.open_client(endpoint, row, self._limiter)
         return client
 
     def forget(self) -> None:
@@ -116,13 +126,13 @@ class Chosen(Struct, frozen=True):
     model: str
     slot: str = ""
 
-    def backends(self) -> list[Backend]:
-        """Return how each endpoint is asked."""
+    def backends(self, login: str | None = None) -> list[Backend]:
+        """Return how each endpoint is asked. `login` is the key of the client."""
         settings = self.route.settings
         trust = "compat" if settings.profile == "passthrough" else settings.profile
         return [
             Backend(
-                target.client_for(self.model),
+                target.client_for(self.model, login),
                 target.settings.tool_mode,
                 trust,
                 settings.repair_turns,
@@ -165,12 +175,19 @@ class Router:
             self.targets[name] = Target(name, row, self, self._servers.get(name))
         return self.targets[name]
 
-    def open_client(self, endpoint: Endpoint, row: EndpointSettings) -> Client:
+    def open_client(
+        self, endpoint: Endpoint, row: EndpointSettings, limiter: RateLimiter | None, login: str | None = None
+    ) -> Client:
         """Return a client for an endpoint. All of them share the connections."""
         own = endpoint.provider.transport
         transport = shared_transport(endpoint) if own or self._transport is None else self._transport
         return Client(
-            endpoint, transport=transport, key=find_row_key(row), headers=row.headers, breakers=self._breakers
+            endpoint,
+            transport=transport,
+            key=login or find_row_key(row),
+            headers=row.headers,
+            breakers=self._breakers,
+            limiter=limiter,
         )
 
     def choose(self, request: Request, size: int = 0) -> Chosen:

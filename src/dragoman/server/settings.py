@@ -48,6 +48,10 @@ class EndpointSettings(Struct, frozen=True, forbid_unknown_fields=True):
     context_window: int | None = None
     """The tokens that fit, if the endpoint does not say so."""
     tool_mode: ToolModeName = "auto"
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    max_concurrent: int | None = None
+    """How many requests may run at the same time; the others wait."""
     forward_login: bool = False
     """Send the client's own key to the endpoint."""
 

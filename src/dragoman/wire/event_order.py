@@ -36,7 +36,8 @@ class EventOrder:
     def __init__(self) -> None:
         self.queue: list[Event | int] = []
         """What waits for the end of a call; an index stands for such a call."""
-        self._settled: dict[int, Event] = {}
+        self._settled: dict[int, Event | None] = {}
+        """The end of a call; None if it is left out."""
         self._open: set[int] = set()
         self._started = False
 
@@ -45,8 +46,10 @@ class EventOrder:
             self._open.add(event.index)
             self.queue.append(event.index)
             return []
-        if isinstance(event, ArgumentsDelta | MarkerDropped | CallRefused):
+        if isinstance(event, ArgumentsDelta | MarkerDropped):
             return []
+        if isinstance(event, CallRefused):
+            return self._leave_out(event)
         if isinstance(event, ReplyStarted):
             if self._started:
                 return []
@@ -73,6 +76,13 @@ class EventOrder:
             self._settled[event.index] = settled
         return self._flush()
 
+    def _leave_out(self, event: CallRefused) -> list[Event]:
+        if event.index is None or event.index not in self._open:
+            return []
+        self._open.discard(event.index)
+        self._settled[event.index] = None
+        return self._flush()
+
     def _flush(self) -> list[Event]:
         ready: list[Event] = []
         for place, entry in enumerate(self.queue):
@@ -80,7 +90,8 @@ class EventOrder:
                 if entry not in self._settled:
                     del self.queue[:place]
                     return ready
-                ready.append(self._settled.pop(entry))
+                settled = self._settled.pop(entry)
+                ready += [] if settled is None else [settled]
             else:
                 ready.append(entry)
         self.queue.clear()
