@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from dragoman.cli.screen import Screen, count, print_line, print_warnings, write_json
+from dragoman.client.auth import choose_auth
 from dragoman.client.facts import shared_facts
 from dragoman.client.keys import find_key
 from dragoman.client.models import choose_model
@@ -27,6 +28,7 @@ from dragoman.server.process import (
     reload_settings,
 )
 from dragoman.server.programs import PLACEHOLDER_KEY, list_clients
+from dragoman.server.router import find_row_key
 from dragoman.server.settings import (
     EndpointSettings,
     GatewaySettings,
@@ -212,7 +214,8 @@ async def _check(settings: GatewaySettings, *, json: bool) -> int:
     problems: list[str] = []
     for name, target in router.targets.items():
         try:
-            find_key(target.endpoint, target.settings.key or None, None, os.environ)
+            key = find_key(target.endpoint, find_row_key(target.settings), None, os.environ)
+            choose_auth(target.endpoint, key, os.environ)
         except DragomanError as error:
             problems.append(f"{name}: {error}")
     if json:
