@@ -110,11 +110,12 @@ def call_of(question: str, tools: Any) -> tuple[str, Any]:
 
 
 def test_the_tool_of_the_readme_is_called_for_questions_about_it(engine: Engine) -> None:
-    calls = {question: call_of(question, [weather]) for question in [*ABOUT_WEATHER][:4]}
-    assert {question: (name, arguments.get("city")) for question, (name, arguments) in calls.items()} == {
-        question: ("weather", city) for question, city in [*ABOUT_WEATHER.items()][:4]
-    }
-    assert [call_of(prompt.text, [weather]) for prompt in IDLE[:2]] == [("", {})] * 2
+    asked = [*ABOUT_WEATHER.items()][:3]
+    calls = [(question, *call_of(question, [weather])) for question, _ in asked]
+    assert [(question, name, arguments.get("city")) for question, name, arguments in calls] == [
+        (question, "weather", city) for question, city in asked
+    ]
+    assert call_of("Good morning!", [weather]) == ("", {})
 
 
 @pytest.mark.full
@@ -126,6 +127,7 @@ def test_most_questions_about_the_weather_call_and_most_others_do_not(engine: En
 
 
 @pytest.mark.full
+@pytest.mark.timeout(600)
 def test_likelihoods_choose_better_than_the_first_token(engine: Engine) -> None:
     """The first token calls the right tool for 51 of the 60 prompts if a call is demanded, and answers 5 of the 12."""
     right = [call_of(prompt.text, TOOLS)[0] == prompt.tool for prompt in TRIAL.prompts]

@@ -10,7 +10,7 @@ call becomes, how likely the name of the tool is, and how much more likely the a
     rest      (log P(rest | question) - log P(rest | empty)) within +-REST_LIMIT, times REST_SHARE
 
 If the sum exceeds THRESHOLD, the reply is the call, otherwise words. Of several tools, the one with the most likely
-name is weighed. The numbers were tuned on 20 prompts of `benchmarks/weak_model.py` and on questions about other tools.
+name is weighed. The numbers were tuned on 20 prompts of `benchmarks/weak_model.py` and on 68 other questions.
 """
 
 from __future__ import annotations
