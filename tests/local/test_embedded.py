@@ -128,11 +128,12 @@ def test_most_questions_about_the_weather_call_and_most_others_do_not(engine: En
 
 @pytest.mark.full
 @pytest.mark.timeout(600)
-def test_likelihoods_choose_better_than_the_first_token(engine: Engine) -> None:
-    """The first token calls the right tool for 51 of the 60 prompts if a call is demanded, and answers 5 of the 12."""
-    right = [call_of(prompt.text, TOOLS)[0] == prompt.tool for prompt in TRIAL.prompts]
-    assert sum(right[: len(NEEDING_TOOLS)]) >= 54
-    assert sum(right[len(NEEDING_TOOLS) :]) >= 8
+def test_likelihoods_choose_among_several_tools(engine: Engine) -> None:
+    """Prompts on which nothing was tuned. `benchmarks/weak_model.py` counts all of them."""
+    right = [call_of(prompt.text, TOOLS)[0] == prompt.tool for prompt in NEEDING_TOOLS[1::6]]
+    idle = [call_of(prompt.text, TOOLS)[0] for prompt in IDLE[::2]]
+    assert right.count(True) >= 8, right
+    assert idle.count("") >= 4, idle
 
 
 # ---- tool choice -----------------------------------------------------------------------------------------------------
