@@ -37,12 +37,14 @@ class Trial(Struct, frozen=True):
 
 
 class Way(Struct, frozen=True):
-    """One way to ask: with examples or with instructions alone, with a grammar or free, and with which choice."""
+    """One way to ask: with examples or instructions alone, with a grammar or free, with which choice, and whether the
+    likelihoods of the alternatives decide between a call and words, or the first token does."""
 
     name: str
     examples: bool = True
     grammar: bool = True
     choice: str = "auto"
+    weighs: bool = False
 
 
 WAYS = (
@@ -50,6 +52,7 @@ WAYS = (
     Way("free, examples", grammar=False),
     Way("grammar"),
     Way("grammar, required", choice="required"),
+    Way("likelihoods", weighs=True),
 )
 
 
@@ -70,7 +73,8 @@ def endpoint_for(way: Way, format: str, model: str = "local") -> Endpoint:
     """The embedded model as this way asks it."""
     endpoint = providers.resolve(model)
     profile = structs.replace(endpoint.profile, weak=way.examples, prompt_format=format, format=format)
-    quirks = endpoint.quirks if way.grammar else structs.replace(endpoint.quirks, grammar_field="")
+    field = endpoint.quirks.grammar_field if way.grammar else ""
+    quirks = structs.replace(endpoint.quirks, grammar_field=field, weighs_calls=way.weighs)
     return structs.replace(endpoint, profile=profile, quirks=quirks)
 
 

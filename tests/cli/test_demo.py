@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from dragoman import formats
-from dragoman.cli.demo import samples, tools
+from dragoman import formats, providers
+from dragoman.cli.app import COMMANDS
+from dragoman.cli.demo import DEMO_TOOLS, NEXT_COMMANDS, own_command, samples, tools
+from dragoman.config.tool_sources import load_tools
 
 # file -> names of (calls, refused, broken)
 EXPECTED = {
@@ -63,6 +67,36 @@ def test_the_replies_for_a_program(dragoman) -> None:
     shown = dragoman("demo", "--replies", "--json").data["replies"]
     assert [reply["title"] for reply in shown] == [sample.title for sample in samples()]
     assert [call["name"] for call in shown[0]["calls"]] == ["get_weather"]
+
+
+def test_the_suggested_commands_can_be_typed_as_they_are(tmp_path: Path, monkeypatch) -> None:
+    """`make demo` calls the command by its path, in a shell that does not know it."""
+    script = tmp_path / ".venv" / "bin" / "dragoman"
+    script.parent.mkdir(parents=True)
+    script.touch(mode=0o755)
+    monkeypatch.setattr("sys.executable", str(script.with_name("python")))
+    for folder, path, expected in (
+        (tmp_path, "", ".venv/bin/dragoman"),
+        (tmp_path / ".venv", "", "bin/dragoman"),
+        (script.parent, "", str(script)),
+        (Path("/"), "", str(script)[1:]),
+        (tmp_path, str(script.parent), "dragoman"),
+    ):
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("PATH", path)
+        assert own_command() == expected
+    script.unlink()
+    monkeypatch.setenv("PATH", "")
+    assert own_command() == "dragoman"
+
+
+def test_every_suggested_command_and_its_tools_exist() -> None:
+    for words in (shlex.split(command) for command, _ in NEXT_COMMANDS):
+        assert words[0] in {row.name for row in COMMANDS}
+        for source in [after for before, after in pairwise(words) if before == "--tools"]:
+            assert [tool.name for tool in load_tools([source]).require()] == [each.__name__ for each in DEMO_TOOLS]
+        for model in [after for before, after in pairwise(words) if before == "-m"]:
+            assert providers.resolve(model).model
 
 
 # ---- with the model --------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ FORMATS = ("fenced_tool_name", "hermes", "qwen3_coder")
 ALL_FORMATS = (*FORMATS, "fenced", "functionary_v31", "mistral", "glm45", "json")
 NEEDING_TOOLS = [prompt for prompt in TRIAL.prompts if prompt.tool]
 IDLE = [prompt for prompt in TRIAL.prompts if not prompt.tool]
-GRAMMAR, REQUIRED = WAYS[2], WAYS[3]
+REQUIRED, LIKELIHOODS = WAYS[3], WAYS[4]
 MOST_TOKENS = 120
 
 
@@ -38,7 +38,7 @@ def ask(prompt: Prompt, way: Way, format: str) -> str:
         async with Client(composed.chosen_mode.endpoint) as client:
             reply = await client.ask(composed.request)
         assert reply.failure is None, reply.failure
-        assert reply.stop != "length" or way is GRAMMAR, f"a call that runs on: {reply.text}"
+        assert reply.stop != "length" or way is LIKELIHOODS, f"a call that runs on: {reply.text}"
         return reply.text
 
     return asyncio.run(once())
@@ -66,7 +66,7 @@ def test_under_the_grammar_every_call_is_valid_in_every_format(engine: Engine, p
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("prompt", TRIAL.prompts, ids=lambda prompt: prompt.text)
 def test_left_the_choice_it_writes_a_valid_call_or_plain_text(engine: Engine, prompt: Prompt, format: str) -> None:
-    text = ask(prompt, GRAMMAR, format)
+    text = ask(prompt, LIKELIHOODS, format)
     verdict = judge_strictly(text, prompt, TOOLS, format)
     assert verdict.valid or verdict.replied, text
 
@@ -80,6 +80,60 @@ def test_a_plain_reply_is_possible(engine: Engine) -> None:
 def test_it_says_the_same_again(engine: Engine) -> None:
     first, second = (dragoman.ask("local", "What is 17 * 23?", tools=TOOLS, max_tokens=60) for _ in range(2))
     assert first.message == second.message
+
+
+# ---- whether to call -------------------------------------------------------------------------------------------------
+
+
+@dragoman.tool
+def weather(city: str, unit: str = "c") -> str:
+    """The weather in a city."""
+    return f"sunny in {city}, 21 degrees {unit}"
+
+
+ABOUT_WEATHER = {
+    "Is it warm in Paris?": "Paris",
+    "What is the weather in Oslo?": "Oslo",
+    "Weather in Rome, please.": "Rome",
+    "Will it rain in Dublin?": "Dublin",
+    "How hot is it in Cairo?": "Cairo",
+    "Tell me the weather in Tokyo.": "Tokyo",
+    "What is the temperature in Prague?": "Prague",
+    "Is it sunny in Lisbon right now?": "Lisbon",
+}
+
+
+def call_of(question: str, tools: Any) -> tuple[str, Any]:
+    reply = dragoman.ask("local", question, tools=tools, max_tokens=30)
+    calls = [(part.name, part.arguments) for part in reply.message.parts if isinstance(part, ToolCall)]
+    return calls[0] if calls else ("", {})
+
+
+def test_the_tool_of_the_readme_is_called_for_questions_about_it(engine: Engine) -> None:
+    asked = [*ABOUT_WEATHER.items()][:3]
+    calls = [(question, *call_of(question, [weather])) for question, _ in asked]
+    assert [(question, name, arguments.get("city")) for question, name, arguments in calls] == [
+        (question, "weather", city) for question, city in asked
+    ]
+    assert call_of("Good morning!", [weather]) == ("", {})
+
+
+@pytest.mark.full
+def test_most_questions_about_the_weather_call_and_most_others_do_not(engine: Engine) -> None:
+    called = [call_of(question, [weather])[0] for question in ABOUT_WEATHER]
+    idle = [call_of(prompt.text, [weather])[0] for prompt in IDLE]
+    assert called.count("weather") >= 7, called
+    assert idle.count("") >= 10, idle
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_likelihoods_choose_among_several_tools(engine: Engine) -> None:
+    """Prompts on which nothing was tuned. `benchmarks/weak_model.py` counts all of them."""
+    right = [call_of(prompt.text, TOOLS)[0] == prompt.tool for prompt in NEEDING_TOOLS[1::6]]
+    idle = [call_of(prompt.text, TOOLS)[0] for prompt in IDLE[::2]]
+    assert right.count(True) >= 8, right
+    assert idle.count("") >= 4, idle
 
 
 # ---- tool choice -----------------------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import dragoman
-from dragoman import providers, testing
+from dragoman import formats, providers, testing
 from dragoman.errors import ChoiceIgnored, ConfigError
-from dragoman.extraction.tool_mode import ComposedRequest, choose_tool_mode, compose, find_breach
+from dragoman.extraction.tool_mode import ComposedRequest, choose_tool_mode, compose, find_breach, list_alternatives
 from dragoman.providers.endpoint import settle
 from dragoman.toolset import Toolset
 from dragoman.types import Message, Text, ToolCall, ToolResult
@@ -86,6 +86,51 @@ def test_a_named_tool_is_the_only_one_in_the_grammar() -> None:
     assert "add" in grammar
     assert "get_time" not in grammar
     assert "reply" not in grammar
+
+
+def test_the_embedded_model_gets_every_alternative_by_itself() -> None:
+    listed = own(write("local"))["alternatives"]
+    assert [(call["opening"], call["name"]) for call in listed["calls"]] == [
+        ("```tool", " get_time\n"),
+        ("```tool", " add\n"),
+    ]
+    assert all("get_time" in call["grammar"] and "add" not in call["grammar"] for call in listed["calls"][:1])
+    assert "```tool" not in listed["reply"]
+
+
+def test_alternatives_are_listed_only_for_a_free_choice_after_a_question() -> None:
+    asked = Message("user", [Text("What time is it?")])
+    called = Message("assistant", [ToolCall("1", "get_time", {})])
+    told = Message("tool", [ToolResult("1", "get_time", "14:05")])
+    many = Toolset([{"name": f"tool_{n}", "parameters": {"type": "object"}} for n in range(17)])
+    rows: list[tuple[str, str, list[Message], dict[str, Any], Toolset, bool]] = [
+        ("a question", "local", [asked], {}, TOOLS, True),
+        ("a later question", "local", [asked, called, told, asked], {}, TOOLS, True),
+        ("a result", "local", [asked, called, told], {}, TOOLS, False),
+        ("a demand", "local", [asked], {"tool_choice": "required"}, TOOLS, False),
+        ("a refusal", "local", [asked], {"tool_choice": "none"}, TOOLS, False),
+        ("a named tool", "local", [asked], {"tool_choice": {"name": "add"}}, TOOLS, False),
+        ("the caller's grammar", "local", [asked], {"openai_chat": {"grammar": "root ::= [a-z]"}}, TOOLS, False),
+        ("many tools", "local", [asked], {}, many, False),
+        ("a server", "llamacpp:smollm2", [asked], {}, TOOLS, False),
+    ]
+    for name, model, messages, options, tools, expected in rows:
+        composed = compose(messages, choose_tool_mode(providers.resolve(model), tools), options, boundaries=WORDS)
+        assert ("alternatives" in own(composed)) is expected, name
+
+
+def test_alternatives_begin_like_the_calls_of_every_format_for_weak_models() -> None:
+    names = ("get", "get_time", "tool", "name", "function")
+    tools = Toolset([{"name": name, "parameters": {"type": "object"}} for name in names])
+    for format in ("fenced_tool_name", "fenced", "hermes", "qwen3_coder", "json", "pythonic"):
+        listed = list_alternatives(tools, format)
+        assert listed is not None, format
+        written = [formats.render([(name, {})], format) for name in names]
+        beginnings = [call.opening + call.name for call in listed.calls]
+        for name, call, beginning in zip(names, listed.calls, beginnings, strict=True):
+            assert [text.startswith(beginning) for text in written] == [each == name for each in names], format
+            assert name in call.name, format
+        assert len({call.opening for call in listed.calls}) == 1, format
 
 
 def test_a_server_that_ignores_the_choice_is_asked_in_text() -> None:

@@ -100,8 +100,11 @@ def _readings(quirks: Quirks) -> list[Any]:
 
 def _grammars(quirks: Quirks) -> list[Any]:
     endpoint = structs.replace(settle(Provider("x", native="no"), "m"), quirks=quirks)
-    mode = choose_tool_mode(endpoint, Toolset(TOOLS))
-    return [compose([Message("user", [Text("Hi")])], mode, {"tool_choice": "required"}, nonce="word1234").request]
+    weak = structs.replace(endpoint, profile=structs.replace(endpoint.profile, weak=True))
+    return [
+        compose([Message("user", [Text("Hi")])], choose_tool_mode(each, Toolset(TOOLS)), options, nonce="word1234")
+        for each, options in ((endpoint, {"tool_choice": "required"}), (weak, {}))
+    ]
 
 
 QUIRKS: dict[str, tuple[Any, Columns]] = {
@@ -129,6 +132,7 @@ QUIRKS: dict[str, tuple[Any, Columns]] = {
     "own_fields": (("odd_field",), {"standard_fields_only": True}),
     "grammar_field": ("grammar", {}),
     "grammar_syntax": ("lark", {"grammar_field": "grammar"}),
+    "weighs_calls": (True, {"grammar_field": "grammar"}),
     "context_window": (4096, {}),
     "reasoning_field": ("reasoning", {"replay_reasoning": "always"}),
     "replay_reasoning": ("always", {"reasoning_field": "reasoning"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from datetime import datetime
@@ -114,8 +115,9 @@ def show_replies(screen: Screen) -> None:
         f"{len(shown)} replies read in {seconds * 1000:.1f} ms; fed one character at a time, "
         f"{streamed_alike} of {len(shown)} give the same calls."
     )
-    screen.line("Next: dragoman parse FILE parses your own reply, dragoman formats lists the text formats,")
-    screen.line("      dragoman convert converts a request, dragoman providers lists the providers.")
+    command = own_command()
+    screen.line(f"Next: {command} parse FILE parses your own reply, {command} formats lists the text formats,")
+    screen.line(f"      {command} convert converts a request, {command} providers lists the providers.")
 
 
 def replies_as_data() -> list[dict[str, Any]]:
@@ -269,12 +271,24 @@ Exit codes:
 """
 
 NO_MODEL = 4
+_TASK = f'"What is 6 * 7?" --tools {__name__}'
 NEXT_COMMANDS = (
-    ('dragoman run -m local "What is 6 * 7?" --tools FILE.py', "the same model with your own functions"),
-    ("dragoman chat -m ollama:qwen3 --tools FILE.py", "a larger model of Ollama on this machine"),
-    ("OPENAI_API_KEY=... dragoman run -m openai:gpt-5 ...", "a model behind a key; `dragoman providers` lists them"),
-    ("dragoman demo --replies", "sample replies of other models, parsed"),
+    (f"run -m local {_TASK}", "the same model and tools; --tools FILE.py takes your own functions"),
+    (f"run -m ollama:qwen3 {_TASK}", "a larger model of Ollama on this machine"),
+    (f"run -m openai:gpt-5 {_TASK}", "a model behind a key, in OPENAI_API_KEY"),
+    ("providers", "all providers and the variables of their keys"),
+    ("demo --replies", "sample replies of other models, parsed"),
 )
+
+
+def own_command() -> str:
+    """Return what to type for this command. `make demo` calls it by its path, and the shell does not find its name."""
+    script = Path(sys.executable).parent / "dragoman"
+    if shutil.which("dragoman") is not None or not script.exists():
+        return "dragoman"
+    here = Path.cwd()
+    is_below = script.is_relative_to(here) and script.parent != here
+    return shlex.quote(str(script.relative_to(here) if is_below else script))
 
 
 app = typer.Typer(name="demo", add_completion=False, rich_markup_mode=None)
@@ -375,14 +389,9 @@ def _draw_conclusion(screen: Screen, answers: list[AnsweredQuestion], question: 
     with_tool = sum(bool(answer.steps) for answer in answers)
     seconds = sum(answer.seconds for answer in answers)
     screen.line(f"{len(answers)} questions, {with_tool} answered with a tool, in {seconds:.1f} s. What to try next:")
-    width = max(len(command) for command, _ in NEXT_COMMANDS)
     for command, words in NEXT_COMMANDS:
-        screen.line("  ", (command.ljust(width), "bold"), f"  {words}")
-    folder = Path(sys.executable).parent
-    if shutil.which("dragoman") is None and (folder / "activate").exists():
-        # `make demo` calls the command by its path, so the shell does not know it yet.
-        shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-        screen.line("The shell does not find the command yet: ", (f"source {shown / 'activate'}", "bold"))
+        screen.line("  ", (f"{own_command()} {command}", "bold"))
+        screen.line(f"    {words}")
 
 
 def _as_data(engine: Engine, answers: list[AnsweredQuestion], unguided: UnguidedReply) -> dict[str, Any]:
@@ -392,5 +401,5 @@ def _as_data(engine: Engine, answers: list[AnsweredQuestion], unguided: Unguided
         "load_seconds": round(engine.seconds, 3),
         "questions": [msgspec.to_builtins(answer) for answer in answers],
         "free": msgspec.to_builtins(unguided),
-        "next": [command for command, _ in NEXT_COMMANDS],
+        "next": [f"{own_command()} {command}" for command, _ in NEXT_COMMANDS],
     }

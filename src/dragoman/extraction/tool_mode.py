@@ -10,14 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman import formats
-from dragoman.errors import ConfigError
+from dragoman.errors import CannotExpress, ConfigError
 from dragoman.events import CallBroken, CallEnded, CallRefused, Event
 from dragoman.extraction import ConversationContext, Extraction, Extractor, extractor
 from dragoman.extraction.text_history import render_history, write_examples
 from dragoman.extraction.text_results import STOP_SEQUENCES, explain_results
 from dragoman.extraction.trust import Profile
 from dragoman.formats import Format
-from dragoman.formats.prompt import Layout
+from dragoman.formats.prompt import Layout, sample_calls
 from dragoman.providers import Endpoint
 from dragoman.providers.provider import overrule
 from dragoman.toolset import Toolset
@@ -62,6 +62,57 @@ def constrain(tools: Toolset, format: str | Format, choice: Choice, quirks: Quir
     written = formats.grammar(tools, format, quirks.grammar_syntax, tool_choice=wanted, **(_WEAK if weak else {}))
     value = msgspec.json.decode(written) if quirks.grammar_syntax == "json_schema" else written
     return nest(quirks.grammar_field, value)
+
+
+# ---- alternatives ----------------------------------------------------------------------------------------------------
+#
+# A very small model decides badly whether to call: its first token depends more on the examples than on the question.
+# Its likelihoods say more than its first choice. So an endpoint that can compare them gets every choice by itself.
+
+_MOST_WEIGHED = 16
+"""Every tool costs the endpoint about six tokens for each question."""
+_JOINTS = " \"'=<"
+"""Characters before a name that share a token with it."""
+
+
+class CallAlternative(Struct, frozen=True):
+    """A call of one tool: how every call begins, how the name continues it, and the grammar of the whole call."""
+
+    opening: str
+    name: str
+    grammar: str
+
+
+class Alternatives(Struct, frozen=True):
+    """The replies that a model may choose from: one of the calls, or words that the grammar `reply` allows."""
+
+    reply: str
+    calls: tuple[CallAlternative, ...]
+
+
+def list_alternatives(tools: Toolset, format: str | Format) -> Alternatives | None:
+    """Return the alternatives of a weak model; None if there are too many, or if the format cannot separate them.
+
+    Raises ConfigError if no grammar can be written.
+    """
+    if not 0 < len(tools) <= _MOST_WEIGHED:
+        return None
+    calls: list[CallAlternative] = []
+    for name, arguments in list(sample_calls(tools))[: len(tools)]:
+        try:
+            written, longer = (formats.render([(each, arguments)], format) for each in (name, f"{name}_"))
+        except CannotExpress:
+            return None
+        # The first occurrence of a name may be a part of the opening, but two names differ where they end.
+        end = next(place for place, (one, other) in enumerate(zip(f"{written} ", longer, strict=False)) if one != other)
+        if written[end - len(name) : end] != name:
+            return None
+        opening = written[: end - len(name)].rstrip(_JOINTS)
+        # The character behind the name tells `get` from `get_time`.
+        named = written[len(opening) : end + 1]
+        wanted = {"mode": "required", "names": [name]}
+        calls.append(CallAlternative(opening, named, formats.grammar(tools, format, tool_choice=wanted, **_WEAK)))
+    return Alternatives(formats.grammar(tools, format, tool_choice="none", **_WEAK), tuple(calls))
 
 
 def nest(path: str, value: Any) -> JsonObject:
@@ -344,7 +395,7 @@ def _compose_text(
         if len(stops) + len(STOP_SEQUENCES) <= _MOST_STOPS:
             options["stop"] = [*stops, *STOP_SEQUENCES]
     if chosen_mode.mode == "text":
-        losses += _hold(chosen_mode, options, choice, format)
+        losses += _hold(chosen_mode, options, choice, format, is_question=_is_question(messages))
     request = Request(endpoint.model, written, [], options)
     return ComposedRequest(
         request, _reading(chosen_mode, choice), nonce if offered else None, tuple(losses), rendered.boundaries, choice
@@ -368,7 +419,20 @@ def _show(chosen_mode: ToolMode, choice: Choice, format: str | formats.Format) -
     return write_examples(tools, format, replies=choice.mode == "auto")
 
 
-def _hold(chosen_mode: ToolMode, options: dict[str, Any], choice: Choice, format: str | formats.Format) -> list[Loss]:
+def _is_question(messages: Sequence[Message]) -> bool:
+    """Whether the conversation ends with words of the user, and not with results."""
+    last = messages[-1] if messages else None
+    return last is not None and last.role == "user" and all(isinstance(part, Text) for part in last.parts)
+
+
+def _hold(
+    chosen_mode: ToolMode,
+    options: dict[str, Any],
+    choice: Choice,
+    format: str | formats.Format,
+    *,
+    is_question: bool,
+) -> list[Loss]:
     """Add a grammar to the options, if one is needed. A grammar of the caller is kept."""
     endpoint = chosen_mode.endpoint
     wire, field = endpoint.wire, endpoint.quirks.grammar_field.partition(".")[0]
@@ -378,6 +442,9 @@ def _hold(chosen_mode: ToolMode, options: dict[str, Any], choice: Choice, format
         return []
     try:
         held = constrain(chosen_mode.known, format, choice, endpoint.quirks, weak=endpoint.profile.weak)
+        if held and is_question and endpoint.quirks.weighs_calls and choice.mode == "auto" and not choice.names:
+            alternatives = list_alternatives(chosen_mode.known, format)
+            held |= {"alternatives": msgspec.to_builtins(alternatives)} if alternatives is not None else {}
     except ConfigError as error:
         return [Loss("dropped", "options", f"no grammar constrains the reply: {error}")]
     if held:

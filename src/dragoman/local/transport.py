@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from dragoman.client.transport import HttpRequest, Timeouts, TransportFault
 from dragoman.errors import DragomanError
-from dragoman.local.engine import Engine, borrow, give_back, import_llama
+from dragoman.local.engine import Engine, borrow, give_back, import_llama, log
+from dragoman.local.likelihood import decide
 from dragoman.local.store import Store
 from dragoman.types import JsonObject
 from dragoman.wire.values import as_dict, dicts
@@ -99,7 +100,7 @@ class EmbeddedTransport:
         streams = bool(body.get("stream"))
         # Always requested as a stream, because a stream can be cancelled.
         body |= {"stream": True, "return_progress": True, "stream_options": {"include_usage": True}}
-        job = Job(engine, msgspec.json.encode(body).decode())
+        job = Job(engine, body)
         job.start()
         try:
             first = await job.first(timeouts.first_byte)
@@ -129,7 +130,7 @@ class EmbeddedTransport:
 class Job:
     """One request in its own thread, which passes the pieces to the waiting event loop."""
 
-    def __init__(self, engine: Engine, body: str) -> None:
+    def __init__(self, engine: Engine, body: JsonObject) -> None:
         self._engine = engine
         self._body = body
         self._loop = asyncio.get_running_loop()
@@ -146,19 +147,38 @@ class Job:
 
     def _run(self) -> None:
         try:
-            self._engine.complete(self._body, self._receive)
+            decision = decide(self._body, self._collect)
+            for chunk in decision.chunks:
+                self._hand_over(chunk)
+            if not decision.chunks and not self._cancelled:
+                self._complete(decision.body, self._hand_over)
         except Exception as error:
             # The library raises an exception where a server would answer with 400.
             self._hand_over({"error": {"code": 400, "message": str(error), "type": "invalid_request_error"}})
         finally:
             self._hand_over(_END)
 
-    def _receive(self, piece: str) -> bool:
-        if not self._cancelled:
-            found = msgspec.json.decode(piece)
+    def _complete(self, body: JsonObject, use: Callable[[JsonObject], object]) -> None:
+        """Let the engine answer, and pass on every piece but those about its progress."""
+
+        def receive(piece: str) -> bool:
+            found = None if self._cancelled else msgspec.json.decode(piece)
             if isinstance(found, dict) and "prompt_progress" not in found:
-                self._hand_over(found)
-        return self._cancelled
+                use(found)
+            return self._cancelled
+
+        self._engine.complete(msgspec.json.encode(body).decode(), receive)
+
+    def _collect(self, body: JsonObject) -> list[JsonObject]:
+        """Return all pieces of an answer; none if it failed or was cancelled."""
+        pieces: list[JsonObject] = []
+        try:
+            if not self._cancelled:
+                self._complete(body, pieces.append)
+        except Exception as error:
+            log.debug("an alternative was not weighed: %s", error)
+            return []
+        return [] if self._cancelled or any("error" in piece for piece in pieces) else pieces
 
     def _hand_over(self, piece: JsonObject | None) -> None:
         try:

@@ -64,6 +64,8 @@ class Quirks(Struct, frozen=True, forbid_unknown_fields=True):
     """The field for a grammar of the reply; a dot separates nested fields; empty: grammars are not accepted."""
     grammar_syntax: Literal["gbnf", "lark", "json_schema"] = "gbnf"
     """The notation of that grammar."""
+    weighs_calls: bool = False
+    """The endpoint reads `alternatives`, and decides by likelihoods whether a weak model calls a tool (local)."""
     context_window: int = 0
     """Ollama, local: the context window to request; 0 means the server's default, with which Ollama silently truncates
 the tools."""
