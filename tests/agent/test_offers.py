@@ -18,13 +18,12 @@ from dragoman.args import load
 from dragoman.extraction.offers import (
     choose_offer,
     compact_tool,
-    count_tokens,
     find_tools,
     found_tools,
-    limit_for,
     search_name,
     search_tool,
 )
+from dragoman.extraction.tool_mode import count_tokens, limit_for
 from dragoman.testing import Answer, ScriptedModel, call
 from dragoman.tools.results import MAX_OUTPUT
 from dragoman.toolset import Toolset
@@ -276,6 +275,17 @@ def test_a_call_that_the_description_of_a_tool_contains_is_an_echo() -> None:
     result = wait(made.arun("hi", check=False))
     assert ran == [] and result.calls[1:] == []
     assert "the same call occurs in" in model.requests[2].messages[-1].text
+
+
+def test_an_agent_shortens_definitions_for_its_window_without_a_search() -> None:
+    model = ScriptedModel(["Done."])
+    context = ContextSettings(window=4000, tool_prompt=ToolPrompt(defer=0))
+    made = dragoman.Agent(
+        model.endpoint(), many([])[:8], connection=dragoman.Connection(transport=model), context=context
+    )
+    result = wait(made.arun("hi"))
+    assert [problem.kind for problem in result.problems] == ["compact_definitions"]
+    assert len(model.requests[0].tools) == 8 and "title" not in str(model.requests[0].tools[0].parameters)
 
 
 def test_the_limit_can_be_chosen_and_switched_off() -> None:

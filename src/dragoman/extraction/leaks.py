@@ -8,6 +8,7 @@ about. Both are pure and return a new conversation; what was received stays in t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Literal
@@ -25,6 +26,8 @@ from dragoman.toolset import Toolset
 from dragoman.types import Message, Part, Text, Thinking, ToolCall, ToolResult
 from dragoman.wire.values import find_calls
 
+_has_notation = re.compile(r"[{(<\[=]").search
+"""Matches what every notation of arguments has. Words about a tool need no second reading."""
 NOT_RECEIVED = "Not run: this call was written as text, so nothing received it."
 """The result of a call in a history that nobody has run."""
 
@@ -177,7 +180,7 @@ def _without_copies(message: Message, tools: Toolset | None, aliases: Mapping[st
     text = message.text
     calls = [call for call in find_calls(message.parts) if isinstance(call, ToolCall)]
     copied = [call for call in calls if _is_from_text(call) and call.raw.strip() in text]
-    if any(call.name in text and not _is_from_text(call) for call in calls):
+    if any(call.name in text and not _is_from_text(call) for call in calls) and _has_notation(text):
         marks = {mark_call(call) for call in calls}
         copied += [each for each in extract(text, tools=tools, aliases=aliases).calls if mark_call(each) in marks]
     words = _cut_calls(text, copied)
