@@ -87,7 +87,7 @@ def test_a_tool_that_a_hook_takes_out_of_the_request_does_not_run(said: Any) -> 
     )
     result = wait(narrowed.arun("hi"))
     assert (ran, result.text) == ([], "I cannot.")
-    assert "There is no tool named" in str(result.results[0].content)
+    assert "was not offered with this request" in str(result.results[0].content)
     assert [tool.name for tool in model.requests[0].tools] == ["read"]
 
 
@@ -247,6 +247,27 @@ def test_a_deferred_tool_that_is_called_without_a_search_is_decided_on_like_any_
         assert "wiki_watch" in [tool.name for tool in model.requests[1].tools], "the history is described"
     result, _, ran = run_many([call("wiki_watch"), "Done."])
     assert ran == [] and "identifier" in str(result.results[0].content)
+
+
+def test_a_hook_decides_on_what_it_sees() -> None:
+    """With a hook, a deferred tool does not run before the hook has seen it in a request."""
+
+    seen: list[set[str]] = []
+
+    class Watch:
+        def before_model(self, request: Request) -> Request:
+            seen.append({tool.name for tool in request.tools})
+            return replace(request, tools=[tool for tool in request.tools if not tool.name.startswith("mail")])
+
+    unseen = [call("wiki_watch", identifier="1"), call("tool_search", query="wiki_watch"), "Done."]
+    result, _, ran = run_many(unseen, hooks=[Watch()])
+    assert ran == [] and "was not offered" in str(result.results[0].content)
+    script = [call("tool_search", query="wiki_watch"), call("wiki_watch", identifier="1"), "Done."]
+    _, _, ran = run_many(script, hooks=[Watch()])
+    assert ran == [("wiki_watch", "1")] and "wiki_watch" in seen[-1]
+    script = [call("tool_search", query="mail_share"), call("mail_share", identifier="1"), "Done."]
+    _, _, ran = run_many(script, hooks=[Watch()])
+    assert ran == []
 
 
 def test_denied_tools_are_not_allowed_by_a_search() -> None:

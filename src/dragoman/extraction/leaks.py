@@ -90,7 +90,8 @@ def rewrite_leaks(
         if parts is not None:
             rewrites.append(Rewrite(place, tuple(call.name for call in find_calls(parts)), "accepted"))
         written += added
-        background.extend(added)
+        # Our own words about the calls are not content of others.
+        background.extend(added[:1])
     return CleanHistory(written, sorted(rewrites, key=lambda each: each.place))
 
 
@@ -118,7 +119,8 @@ def _read_turn(
     if not found.calls or found.invalid:
         return None
     calls = [replace(call, id=name()) for call in found.calls]
-    return answer_parts(message.parts, _cut_calls(found.text, calls), calls)
+    thoughts: list[Part] = [Thinking(found.thinking)] if found.thinking else []
+    return [*thoughts, *answer_parts(message.parts, _cut_calls(found.text, calls), calls)]
 
 
 # --------------------------------------------------------------------------------------------------------------------
