@@ -24,7 +24,7 @@ from dragoman.extraction.offers import (
     search_tool,
 )
 from dragoman.extraction.tool_mode import count_tokens, limit_for
-from dragoman.testing import Answer, ScriptedModel, call
+from dragoman.testing import Answer, ScriptedModel, call, scripted_endpoint
 from dragoman.tools.results import MAX_OUTPUT
 from dragoman.toolset import Toolset
 from dragoman.types import Message, Request, Tool, ToolCall, ToolResult
@@ -315,11 +315,21 @@ def test_the_limit_can_be_chosen_and_switched_off() -> None:
         names = [tool.name for tool in model.requests[0].tools]
         assert ("tool_search" in names) is deferred, defer
         assert count_tokens(model.requests[0].tools) <= (defer or 1_000_000) * 1.5 or not deferred
-    assert (limit_for(None, native=True), limit_for(8000, native=True), limit_for(8000, native=False)) == (
-        12_000,
-        2000,
-        2000,
-    )
+    assert [limit_for(room, native=native) for room in (None, 9000) for native in (True, False)] == [
+        *(12_000, 4_000, 3_000, 3_000)
+    ]
+    assert (limit_for(9000, native=True, asked=0), limit_for(9000, native=True, asked=7)) == (None, 7)
+
+
+def test_nothing_is_deferred_for_a_model_that_cannot_search() -> None:
+    for defer, deferred in ((None, False), (2_000, True)):
+        endpoint = scripted_endpoint(native=False)
+        weak = replace(endpoint, profile=replace(endpoint.profile, weak=True))
+        tools = many([])
+        search = search_tool(Toolset(tools))
+        context = ContextSettings(tool_prompt=ToolPrompt(defer=defer))
+        play = Playbook(*tools, search, endpoint=weak, search=search, context=context).starts("hi").asks()
+        assert ("tool_search(" in play.ask.composed.request.messages[0].text) is deferred
 
 
 def test_a_required_and_a_structured_answer_are_always_described() -> None:

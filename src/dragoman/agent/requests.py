@@ -178,7 +178,9 @@ class RequestBuilder:
         if not chosen.mode or (config.search is None and not is_native):
             return None
         keep = {*(read_choice(self._options) or Choice()).names, *([config.answer.name] if config.answer else [])}
-        limit = limit_for(config.window, native=is_native, asked=prompt.defer) if config.search is not None else None
+        # A model that only follows examples cannot search.
+        may_search = config.search is not None and (prompt.defer is not None or not chosen.endpoint.profile.weak)
+        limit = limit_for(config.window, native=is_native, asked=prompt.defer) if may_search else None
         offer = choose_offer(
             self._plain,
             limit,

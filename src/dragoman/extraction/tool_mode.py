@@ -125,8 +125,8 @@ TEXT_LIMIT = 4_000
 _CHARACTERS_PER_TOKEN = 3.0
 """Of JSON. The estimate is only compared with limits, which are estimates too."""
 _TOKENS_PER_TOOL = 8
-_WINDOW_SHARE = 4
-_COMPACT_SHARE = 8
+_WINDOW_SHARE = 3
+_COMPACT_SHARE = 6
 
 
 def count_tokens(tools: Iterable[Tool]) -> int:
