@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dragoman import formats, wire
 from dragoman.errors import CannotExpress
@@ -156,9 +158,9 @@ def test_results_without_calls_and_calls_without_results_are_left_to_the_wires()
     answer = Message("assistant", [ToolCall("b", "tide", {"harbour": "Esbjerg"})])
     orphan = Message("tool", [ToolResult("z", "open_lock", "open")])
     unanswered = Message("assistant", [Text(attempt), ToolCall("a", "open_lock", {"number": 1})])
-    for given in ([Message.assistant(attempt), orphan, notice, answer], [unanswered, notice, answer]):
-        clean = rewrite_leaks([Message.user("When?"), *given, GO_ON], TOOLS)
-        assert clean.messages == [Message.user("When?"), *given, GO_ON]
+    for held in ([Message.assistant(attempt), orphan, notice, answer], [unanswered, notice, answer]):
+        clean = rewrite_leaks([Message.user("When?"), *held, GO_ON], TOOLS)
+        assert clean.messages == [Message.user("When?"), *held, GO_ON]
 
 
 def test_a_call_of_another_family_that_was_confirmed_is_one_turn() -> None:
@@ -201,3 +203,34 @@ def test_what_is_rewritten_is_valid_on_every_wire() -> None:
             name,
             losses,
         )
+
+
+_LEAK = formats.render([CALL], "hermes")
+_ATTEMPT = f"Sure:\n\n{FENCE}"
+POOL = [
+    Message.user("When?"),
+    Message.assistant("Soon."),
+    Message.assistant(_LEAK),
+    Message.assistant(_ATTEMPT),
+    Message.user(extract(_ATTEMPT, tools=TOOLS).notice),
+    Message("assistant", [Text(_ATTEMPT), ToolCall("a", "open_lock", {"number": 1})]),
+    Message("assistant", [Text(_LEAK), ToolCall("b", "tide", {"harbour": "Esbjerg"})]),
+    Message("tool", [ToolResult("a", "open_lock", "open")]),
+    Message("tool", [ToolResult("b", "tide", "14:20")]),
+    Message.system("Be brief."),
+]
+
+
+@given(st.lists(st.sampled_from(POOL), max_size=10))
+@settings(max_examples=60, deadline=None)
+def test_any_conversation_is_rewritten_once(messages: list[Message]) -> None:
+    clean = rewrite_leaks(messages, TOOLS)
+    assert rewrite_leaks(clean.messages, TOOLS).messages == clean.messages
+    before = {part.id for part in calls_of(messages)}
+    made = [part.id for part in calls_of(clean.messages) if part.id not in before]
+    answered = [part.call_id for each in clean.messages for part in each.parts if isinstance(part, ToolResult)]
+    assert len(set(made)) == len(made) and set(made) <= set(answered), "every new call has a result"
+    assert [each.place for each in clean.rewrites] == sorted({each.place for each in clean.rewrites})
+    # What the user and the tools said stays, except for notices.
+    kept = [each for each in messages if each.role in ("system", "tool") or each == POOL[0]]
+    assert [each for each in clean.messages if each in kept] == kept
