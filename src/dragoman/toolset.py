@@ -38,6 +38,11 @@ def without_namespace(name: str) -> str:
     return name
 
 
+def is_foreign(tool: Tool) -> bool:
+    """Whether the definition of a tool comes from a server, so that its text is content of others."""
+    return str(tool.metadata.get("origin", "")).startswith("mcp:")
+
+
 def as_tool(value: object) -> Tool:
     """Return a Tool from a Tool, an OpenAI, Anthropic, MCP or plain dict, or an object with a name."""
     if isinstance(value, Tool):

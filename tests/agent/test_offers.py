@@ -18,14 +18,13 @@ from dragoman.args import load
 from dragoman.extraction.offers import (
     choose_offer,
     compact_tool,
-    count_tokens,
     find_tools,
     found_tools,
-    limit_for,
     search_name,
     search_tool,
 )
-from dragoman.testing import Answer, ScriptedModel, call
+from dragoman.extraction.tool_mode import count_tokens, limit_for
+from dragoman.testing import Answer, ScriptedModel, call, scripted_endpoint
 from dragoman.tools.results import MAX_OUTPUT
 from dragoman.toolset import Toolset
 from dragoman.types import Message, Request, Tool, ToolCall, ToolResult
@@ -88,7 +87,7 @@ def test_a_tool_that_a_hook_takes_out_of_the_request_does_not_run(said: Any) -> 
     )
     result = wait(narrowed.arun("hi"))
     assert (ran, result.text) == ([], "I cannot.")
-    assert "There is no tool named" in str(result.results[0].content)
+    assert "was not offered with this request" in str(result.results[0].content)
     assert [tool.name for tool in model.requests[0].tools] == ["read"]
 
 
@@ -250,6 +249,27 @@ def test_a_deferred_tool_that_is_called_without_a_search_is_decided_on_like_any_
     assert ran == [] and "identifier" in str(result.results[0].content)
 
 
+def test_a_hook_decides_on_what_it_sees() -> None:
+    """With a hook, a deferred tool does not run before the hook has seen it in a request."""
+
+    seen: list[set[str]] = []
+
+    class Watch:
+        def before_model(self, request: Request) -> Request:
+            seen.append({tool.name for tool in request.tools})
+            return replace(request, tools=[tool for tool in request.tools if not tool.name.startswith("mail")])
+
+    unseen = [call("wiki_watch", identifier="1"), call("tool_search", query="wiki_watch"), "Done."]
+    result, _, ran = run_many(unseen, hooks=[Watch()])
+    assert ran == [] and "was not offered" in str(result.results[0].content)
+    script = [call("tool_search", query="wiki_watch"), call("wiki_watch", identifier="1"), "Done."]
+    _, _, ran = run_many(script, hooks=[Watch()])
+    assert ran == [("wiki_watch", "1")] and "wiki_watch" in seen[-1]
+    script = [call("tool_search", query="mail_share"), call("mail_share", identifier="1"), "Done."]
+    _, _, ran = run_many(script, hooks=[Watch()])
+    assert ran == []
+
+
 def test_denied_tools_are_not_allowed_by_a_search() -> None:
     script = [call("tool_search", query="photo_share"), call("photo_share", identifier="7"), "Done."]
     _, _, ran = run_many(script, deny=["photo_share"])
@@ -278,17 +298,38 @@ def test_a_call_that_the_description_of_a_tool_contains_is_an_echo() -> None:
     assert "the same call occurs in" in model.requests[2].messages[-1].text
 
 
+def test_an_agent_shortens_definitions_for_its_window_without_a_search() -> None:
+    model = ScriptedModel(["Done."])
+    context = ContextSettings(window=4000, tool_prompt=ToolPrompt(defer=0))
+    made = dragoman.Agent(
+        model.endpoint(), many([])[:8], connection=dragoman.Connection(transport=model), context=context
+    )
+    result = wait(made.arun("hi"))
+    assert [problem.kind for problem in result.problems] == ["compact_definitions"]
+    assert len(model.requests[0].tools) == 8 and "title" not in str(model.requests[0].tools[0].parameters)
+
+
 def test_the_limit_can_be_chosen_and_switched_off() -> None:
     for defer, deferred in ((0, False), (50_000, False), (2_000, True), (None, True)):
         _, model, _ = run_many(["Done."], prompt=ToolPrompt(defer=defer))
         names = [tool.name for tool in model.requests[0].tools]
         assert ("tool_search" in names) is deferred, defer
         assert count_tokens(model.requests[0].tools) <= (defer or 1_000_000) * 1.5 or not deferred
-    assert (limit_for(None, native=True), limit_for(8000, native=True), limit_for(8000, native=False)) == (
-        12_000,
-        2000,
-        2000,
-    )
+    assert [limit_for(room, native=native) for room in (None, 9000) for native in (True, False)] == [
+        *(12_000, 4_000, 3_000, 3_000)
+    ]
+    assert (limit_for(9000, native=True, asked=0), limit_for(9000, native=True, asked=7)) == (None, 7)
+
+
+def test_nothing_is_deferred_for_a_model_that_cannot_search() -> None:
+    for defer, deferred in ((None, False), (2_000, True)):
+        endpoint = scripted_endpoint(native=False)
+        weak = replace(endpoint, profile=replace(endpoint.profile, weak=True))
+        tools = many([])
+        search = search_tool(Toolset(tools))
+        context = ContextSettings(tool_prompt=ToolPrompt(defer=defer))
+        play = Playbook(*tools, search, endpoint=weak, search=search, context=context).starts("hi").asks()
+        assert ("tool_search(" in play.ask.composed.request.messages[0].text) is deferred
 
 
 def test_a_required_and_a_structured_answer_are_always_described() -> None:

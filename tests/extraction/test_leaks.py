@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dragoman import formats, wire
 from dragoman.errors import CannotExpress
@@ -128,6 +130,54 @@ def test_an_attempt_that_was_confirmed_is_one_turn(again: str | None) -> None:
     assert [(each.place, each.rule) for each in clean.rewrites] == [(1, "confirmed")]
 
 
+def test_an_attempt_next_to_a_call_that_counted_is_left_out_too() -> None:
+    attempt = f"First this.\n\n{FENCE}"
+    notice = extract(attempt, tools=TOOLS).notice
+    first, call = ToolCall("a", "open_lock", {"number": 1}), ToolCall("b", "tide", {"harbour": "Esbjerg"})
+    given = [
+        Message.user("When?"),
+        Message("assistant", [Text(attempt), first]),
+        Message("tool", [ToolResult("a", "open_lock", "open")]),
+        Message.user(notice),
+        Message("assistant", [call]),
+        Message("tool", [ToolResult("b", "tide", "14:20")]),
+        Message.assistant(formats.render([CALL], "hermes")),
+        GO_ON,
+    ]
+    clean = rewrite_leaks(given, TOOLS)
+    roles = ["user", "assistant", "tool", "assistant", "tool", "assistant", "tool", "user"]
+    assert [message.role for message in clean.messages] == roles
+    assert clean.messages[1].text == "First this."
+    assert [each.name for each in calls_of(clean.messages)] == ["open_lock", "tide", "tide"]
+    assert [(each.place, each.rule) for each in clean.rewrites] == [(1, "confirmed"), (6, "accepted")]
+
+
+def test_results_without_calls_and_calls_without_results_are_left_to_the_wires() -> None:
+    attempt = f"First this.\n\n{FENCE}"
+    notice = Message.user(extract(attempt, tools=TOOLS).notice)
+    answer = Message("assistant", [ToolCall("b", "tide", {"harbour": "Esbjerg"})])
+    orphan = Message("tool", [ToolResult("z", "open_lock", "open")])
+    unanswered = Message("assistant", [Text(attempt), ToolCall("a", "open_lock", {"number": 1})])
+    for held in ([Message.assistant(attempt), orphan, notice, answer], [unanswered, notice, answer]):
+        clean = rewrite_leaks([Message.user("When?"), *held, GO_ON], TOOLS)
+        assert clean.messages == [Message.user("When?"), *held, GO_ON]
+
+
+def test_a_call_of_another_family_that_was_confirmed_is_one_turn() -> None:
+    attempt = formats.render([CALL], "mistral")
+    before = [Message.user("When?"), Message.assistant(attempt)]
+    found = extract(attempt, tools=TOOLS, family=["hermes"], conversation=before[:1])
+    assert found.suspects and not found.calls
+    call = ToolCall("a", "tide", {"harbour": "Esbjerg"})
+    given = [
+        *before,
+        Message.user(found.notice),
+        Message("assistant", [call]),
+        Message("tool", [ToolResult("a", "tide", "x")]),
+    ]
+    assert [message.role for message in rewrite_leaks(given, TOOLS).messages] == ["user", "assistant", "tool"]
+
+
 @pytest.mark.parametrize(
     "call", [ToolCall("a", "tide", {"harbour": "Ribe"}), ToolCall("a", "open_lock", {"number": 1})]
 )
@@ -153,3 +203,34 @@ def test_what_is_rewritten_is_valid_on_every_wire() -> None:
             name,
             losses,
         )
+
+
+_LEAK = formats.render([CALL], "hermes")
+_ATTEMPT = f"Sure:\n\n{FENCE}"
+POOL = [
+    Message.user("When?"),
+    Message.assistant("Soon."),
+    Message.assistant(_LEAK),
+    Message.assistant(_ATTEMPT),
+    Message.user(extract(_ATTEMPT, tools=TOOLS).notice),
+    Message("assistant", [Text(_ATTEMPT), ToolCall("a", "open_lock", {"number": 1})]),
+    Message("assistant", [Text(_LEAK), ToolCall("b", "tide", {"harbour": "Esbjerg"})]),
+    Message("tool", [ToolResult("a", "open_lock", "open")]),
+    Message("tool", [ToolResult("b", "tide", "14:20")]),
+    Message.system("Be brief."),
+]
+
+
+@given(st.lists(st.sampled_from(POOL), max_size=10))
+@settings(max_examples=60, deadline=None)
+def test_any_conversation_is_rewritten_once(messages: list[Message]) -> None:
+    clean = rewrite_leaks(messages, TOOLS)
+    assert rewrite_leaks(clean.messages, TOOLS).messages == clean.messages
+    before = {part.id for part in calls_of(messages)}
+    made = [part.id for part in calls_of(clean.messages) if part.id not in before]
+    answered = [part.call_id for each in clean.messages for part in each.parts if isinstance(part, ToolResult)]
+    assert len(set(made)) == len(made) and set(made) <= set(answered), "every new call has a result"
+    assert [each.place for each in clean.rewrites] == sorted({each.place for each in clean.rewrites})
+    # What the user and the tools said stays, except for notices.
+    kept = [each for each in messages if each.role in ("system", "tool") or each == POOL[0]]
+    assert [each for each in clean.messages if each in kept] == kept

@@ -87,6 +87,17 @@ def test_the_call_in_a_failed_generation_runs_and_the_run_goes_on(spoken: str, s
     assert [part.name for part in harbour.model.requests[1].messages[1].parts if isinstance(part, ToolCall)] == ["tide"]
 
 
+def test_what_arrived_before_the_failure_counts_once() -> None:
+    begun = {"index": 0, "id": "a", "type": "function", "function": {"name": "tide", "arguments": '{"harb'}}
+    for delta, spoken in (({"tool_calls": [begun]}, SPOKEN), ({"content": "I look.\n"}, f"I look.\n{SPOKEN}")):
+        frames = [{"choices": [{"index": 0, "delta": delta}]}, groq(spoken)]
+        pieces = [f"data: {json.dumps(frame)}\n\n".encode() for frame in frames]
+        harbour = Harbour(Answer(200, {"content-type": "text/event-stream"}, pieces=pieces), "At 14:20.")
+        result = harbour.run(streams=True)
+        assert (result.text, harbour.ran, len(result.calls)) == ("At 14:20.", ["Ribe"], 1)
+        assert result.messages[1].text.strip() in ("", "I look.")
+
+
 def test_one_request_without_an_agent_reads_it_too() -> None:
     tide = dragoman.types.Tool("tide", "", {"type": "object", "properties": {"harbour": {"type": "string"}}})
     for streams in (False, True):

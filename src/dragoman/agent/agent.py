@@ -29,8 +29,8 @@ from dragoman.agent.tokens import window
 from dragoman.client import portal
 from dragoman.errors import ConfigError, InvalidTool
 from dragoman.extraction.echo_reader import UNTRUSTED
-from dragoman.extraction.offers import is_large, search_tool
-from dragoman.extraction.tool_mode import ToolMode, check_text_calls, choose_tool_mode
+from dragoman.extraction.offers import search_tool
+from dragoman.extraction.tool_mode import ToolMode, check_text_calls, choose_tool_mode, is_large
 from dragoman.extraction.trust import get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy, RunSummary
 from dragoman.keywords import known_keywords
@@ -427,18 +427,24 @@ class Agent(Generic[DepsT]):
             return self.connection.registry.resolve(model, **settings)
         return providers.resolve(model, **settings)
 
-    def _config(self, start: _Start) -> RunConfig:
+    def _offer(self, start: _Start, room: int | None) -> tuple[Toolset, Tool | None, Tool | None]:
+        """Return the tools of a run, and two of them: that of a structured answer, and the search for the others."""
         offered = Toolset(gather([*self.tools, *start.tools])) if start.tools else self.tools
         _check_runnable(offered)
         wanted = self.answer if start.answer is None else start.answer
         form = answer_tool(wanted, offered) if wanted is not None else None
         if form is not None:
             offered = Toolset([*offered, form])
-        parent, prompt = start.parent, self.context.tool_prompt
-        room = window(self.endpoint, self.context.window)
-        is_big = is_large(offered, room, compact=prompt.compact, asked=prompt.defer)
-        search = search_tool(offered) if is_big and prompt.defer != 0 else None
-        complete = offered if search is None else Toolset([*offered, search])
+        prompt = self.context.tool_prompt
+        if not is_large(offered, room, prompt):
+            return offered, form, None
+        search = search_tool(offered) if prompt.defer != 0 else None
+        # A toolset of its own: the tool mode that the agent keeps describes all of its tools in full.
+        return Toolset([*offered, *([search] if search is not None else [])]), form, search
+
+    def _config(self, start: _Start) -> RunConfig:
+        parent, room = start.parent, window(self.endpoint, self.context.window)
+        offered, form, search = self._offer(start, room)
         policy, approver, trust = self.policy, start.approve or self.approve, self.safety.trust
         text_calls = self.text_calls
         parent_rules = parent.machine.permissions.chain if parent is not None else ()
@@ -449,7 +455,7 @@ class Agent(Generic[DepsT]):
             text_calls = text_calls and above.text_calls
         return RunConfig(
             self.endpoint,
-            complete,
+            offered,
             start.limits or self.limits,
             self.rules,
             parent_rules,
@@ -472,7 +478,7 @@ class Agent(Generic[DepsT]):
             price=self._price,
             resettle=self._resettle,
             seed=os.urandom(16),
-            chosen_mode=self._choose_mode() if offered is self.tools and parent is None and not is_big else None,
+            chosen_mode=self._choose_mode() if offered is self.tools and parent is None else None,
             run_id=start.run_id,
             session=start.session,
         )

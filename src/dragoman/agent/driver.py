@@ -333,8 +333,7 @@ class Driver:
                 return self._hook_failed(failure)
             if isinstance(given, Stop):
                 return Stopped(given.reason, at=self.now())
-            withheld = {tool.name for tool in composed.request.tools} - {tool.name for tool in given.tools}
-            composed = withhold(replace(composed, request=given), withheld)
+            composed = _follow(composed, given)
         if self._services.run_journal is not None:
             self._services.run_journal.carry(command.delivers)
         told = await self._exchange(composed, command.deadline)
@@ -462,6 +461,15 @@ class Driver:
             self.note("compactor_failed", f"{type(problem).__name__}: {problem}")
             made = TrimOldResults()(list(command.messages), command.budget)
         return Compacted(made.messages, made.losses, at=self.now())
+
+
+def _follow(composed: ComposedRequest, given: Request) -> ComposedRequest:
+    """Return the request that a hook gives. A tool that it took out does not run, nor does one that it did not see."""
+    changed = replace(composed, request=given)
+    if not composed.request.tools:
+        return changed  # in text mode the tools are words of the prompt
+    kept = {tool.name for tool in given.tools}
+    return withhold(changed, {name for name in composed.chosen_mode.tools.names if name not in kept})
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -355,7 +355,8 @@ class Machine:
         closed = self._close_turn()
         for kind, words in self._asking.take_news():
             self.stats.note(kind, words)
-            closed.append(Emit(Noticed(kind, words, self._asks + 1)))
+            # Short descriptions and a clean history change nothing that a person would look for.
+            closed += [Emit(Noticed(kind, words, self._asks + 1))] if kind == "tools_deferred" else []
         self._count_turn(1)
         self._open_turn = self._asks
         self._turn_began = self._now

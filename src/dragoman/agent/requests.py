@@ -13,7 +13,8 @@ from dragoman.agent.replies import judge_failure, learn_from, rejects_tools
 from dragoman.extraction import Extraction
 from dragoman.extraction.judge import RECOVERED
 from dragoman.extraction.leaks import settle_confirmed
-from dragoman.extraction.offers import choose_offer, compact_tool, found_tools, limit_for, search_tool
+from dragoman.extraction.offers import choose_offer, compact_tool, found_tools, search_tool
+from dragoman.extraction.suspects import NOTICE
 from dragoman.extraction.tool_mode import (
     COMPACT,
     ComposedRequest,
@@ -22,17 +23,16 @@ from dragoman.extraction.tool_mode import (
     choose_tool_mode,
     compose,
     is_written_as_text,
+    limit_for,
     rechoose,
 )
 from dragoman.providers import Endpoint, Fact, learn_from_usage
-from dragoman.toolset import Toolset
+from dragoman.toolset import Toolset, is_foreign
 from dragoman.types import Failure, InvalidCall, Message, Reply, Request, Text, Tool, ToolCall, ToolModeName, ToolResult
 from dragoman.wire.options import Choice, read_choice
 
 # --------------------------------------------------------------------------------------------------------------------
 # Untrusted text that exists before the conversation: the definitions of tools that come from servers.
-
-_FOREIGN = "mcp:"
 
 
 def untrusted_tool_texts(tools: Iterable[Tool]) -> list[Message]:
@@ -40,7 +40,7 @@ def untrusted_tool_texts(tools: Iterable[Tool]) -> list[Message]:
     return [
         Message("tool", [ToolResult("", f"the definition of {tool.name}", text)])
         for tool in tools
-        if str(tool.metadata.get("origin", "")).startswith(_FOREIGN)
+        if is_foreign(tool)
         for text in (tool.description, canonical(tool.parameters).decode("utf-8", "replace"))
     ]
 
@@ -51,6 +51,14 @@ def untrusted_tool_texts(tools: Iterable[Tool]) -> list[Message]:
 _ESCALATION = 4
 """The factor for `max_tokens` after a model used all its tokens for reasoning."""
 _SPARE_BOUNDARIES = 4
+
+
+def _may_leak(message: Message) -> bool:
+    """Whether a message is a notice about a leaked call, or has words next to a call."""
+    if message.role == "user":
+        return message.text.startswith(NOTICE)
+    kinds = {type(part) for part in message.parts}
+    return Text in kinds and ToolCall in kinds
 
 
 class LearnedFact(Struct, frozen=True):
@@ -121,7 +129,7 @@ class RequestBuilder:
 
     def _clean(self, messages: Sequence[Message]) -> list[Message]:
         """Return the conversation as the model receives it: it does not learn the form of calls that leaked."""
-        if not self._config.text_calls:
+        if not self._config.text_calls or not any(map(_may_leak, messages)):
             return list(messages)
         clean = settle_confirmed(messages, self._config.tools, aliases=self._config.aliases)
         for rewrite in clean.rewrites:
@@ -173,7 +181,9 @@ class RequestBuilder:
         if not chosen.mode or (config.search is None and not is_native):
             return None
         keep = {*(read_choice(self._options) or Choice()).names, *([config.answer.name] if config.answer else [])}
-        limit = limit_for(config.window, native=is_native, asked=prompt.defer) if config.search is not None else None
+        # A model that only follows examples cannot search.
+        may_search = config.search is not None and (prompt.defer is not None or not chosen.endpoint.profile.weak)
+        limit = limit_for(config.window, native=is_native, asked=prompt.defer) if may_search else None
         offer = choose_offer(
             self._plain,
             limit,

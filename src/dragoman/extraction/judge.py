@@ -621,6 +621,9 @@ class Extractor:
         self._reply = fold(self._wire)
         received = receive(self._reply, self.settings.book.tools) if self._wire else ParsedResponse()
         received = replace(received, text="".join(self._texts))
+        if self._is_recovered:
+            # What the server read of the calls before it failed is part of the same output.
+            received = replace(received, calls=(), invalid=())
         self.extraction = settle(received, self._events, self.settings)
         if self._is_recovered:
             calls = [replace(call, repairs=(*call.repairs, RECOVERED)) for call in self.extraction.calls]

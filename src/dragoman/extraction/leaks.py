@@ -8,6 +8,7 @@ about. Both are pure and return a new conversation; what was received stays in t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Literal
@@ -25,6 +26,8 @@ from dragoman.toolset import Toolset
 from dragoman.types import Message, Part, Text, Thinking, ToolCall, ToolResult
 from dragoman.wire.values import find_calls
 
+_has_notation = re.compile(r"[{(<\[=]").search
+"""Matches what every notation of arguments has. Words about a tool need no second reading."""
 NOT_RECEIVED = "Not run: this call was written as text, so nothing received it."
 """The result of a call in a history that nobody has run."""
 
@@ -87,7 +90,8 @@ def rewrite_leaks(
         if parts is not None:
             rewrites.append(Rewrite(place, tuple(call.name for call in find_calls(parts)), "accepted"))
         written += added
-        background.extend(added)
+        # Our own words about the calls are not content of others.
+        background.extend(added[:1])
     return CleanHistory(written, sorted(rewrites, key=lambda each: each.place))
 
 
@@ -115,7 +119,8 @@ def _read_turn(
     if not found.calls or found.invalid:
         return None
     calls = [replace(call, id=name()) for call in found.calls]
-    return answer_parts(message.parts, _cut_calls(found.text, calls), calls)
+    thoughts: list[Part] = [Thinking(found.thinking)] if found.thinking else []
+    return [*thoughts, *answer_parts(message.parts, _cut_calls(found.text, calls), calls)]
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -134,42 +139,56 @@ def settle_confirmed(
     rewrites: list[Rewrite] = []
     place = 0
     while place < len(messages):
-        message = messages[place]
-        joined = _join_confirmed(messages[place : place + 3], tools, aliases)
-        if joined is not None:
-            message, names = joined
+        explained = _find_explained(messages, place, tools, aliases)
+        taken, names = (messages[place : place + 1], ()) if explained is None else explained
+        clean = [_without_copies(message, tools, aliases) for message in taken]
+        if explained is not None:
             rewrites.append(Rewrite(place, names, "confirmed"))
-            place += 2
-        clean = _without_copies(message, tools, aliases)
-        if clean is not message and joined is None:
-            names = tuple(part.name for part in message.parts if isinstance(part, ToolCall))
+        elif clean[0] is not messages[place]:
+            names = tuple(call.name for call in find_calls(messages[place].parts))
             rewrites.append(Rewrite(place, names, "copy"))
-        written.append(clean)
-        place += 1
+        written += clean
+        place += _count_explained(messages, place) if explained is not None else 1
     return CleanHistory(written, rewrites)
 
 
-def _join_confirmed(
-    turns: Sequence[Message], tools: Toolset | None, aliases: Mapping[str, str] | None
-) -> tuple[Message, tuple[str, ...]] | None:
-    """Return the turn that replaces an attempt, the notice about it and the call; None for any other messages."""
-    if len(turns) < 3 or [turn.role for turn in turns] != ["assistant", "user", "assistant"]:
+def _count_explained(messages: Sequence[Message], place: int) -> int:
+    """Return how many messages there are from an attempt to the call after the notice: results may be between them."""
+    return 4 if place + 1 < len(messages) and messages[place + 1].role == "tool" else 3
+
+
+def _find_explained(
+    messages: Sequence[Message], place: int, tools: Toolset | None, aliases: Mapping[str, str] | None
+) -> tuple[Sequence[Message], tuple[str, ...]] | None:
+    """Return what replaces an attempt, the notice about it and the call, and the tools; None for other messages."""
+    turns = messages[place : place + _count_explained(messages, place)]
+    if messages[place].role != "assistant" or len(turns) < 3 or turns[-1].role != "assistant":
         return None
-    attempt, notice, answer = turns
+    attempt, notice, answer = turns[0], turns[-2], turns[-1]
     marks = marks_of_notice(notice)
     called = {mark_call(part): part.name for part in answer.parts if isinstance(part, ToolCall)}
-    if not marks or not marks <= called.keys() or not _is_open(attempt):
+    # A turn with calls has results after it, and one without calls has none.
+    if not marks or not marks <= called.keys() or _is_open(attempt) != (len(turns) == 3):
         return None
+    # Without the family of the model, a suspect may read as a call.
     found = extract(attempt.text, tools=tools, aliases=aliases)
-    spans = [suspect.span for suspect in found.suspects if suspect.mark in marks]
-    if {suspect.mark for suspect in found.suspects} != marks:
+    spans = {suspect.mark: suspect.span for suspect in found.suspects}
+    spans |= {mark_call(call): call.provenance.span for call in found.calls if call.provenance is not None}
+    if not marks <= spans.keys():
         return None
-    words = _cut(attempt.text, spans)
+    words = _cut(attempt.text, [spans[mark] for mark in marks])
+    names = tuple(name for mark, name in called.items() if mark in marks)
+    if not _is_open(attempt):
+        return [replace(attempt, parts=_with_text(attempt.parts, words)), turns[1], answer], names
+    return [_join(attempt, words, answer)], names
+
+
+def _join(attempt: Message, words: str, answer: Message) -> Message:
+    """Return one turn for two: the words of the first, unless the second repeats them, and all of the second."""
     rest = [part for part in attempt.parts if not isinstance(part, Text | Thinking)]
     said = [Text(words)] if words.strip() and words.strip() not in answer.text else []
     parts: list[Part] = [*(part for part in answer.parts if isinstance(part, Thinking)), *rest, *said]
-    parts += [part for part in answer.parts if not isinstance(part, Thinking)]
-    return replace(answer, parts=parts), tuple(called[mark] for mark in called if mark in marks)
+    return replace(answer, parts=[*parts, *(part for part in answer.parts if not isinstance(part, Thinking))])
 
 
 def _without_copies(message: Message, tools: Toolset | None, aliases: Mapping[str, str] | None) -> Message:
@@ -177,7 +196,7 @@ def _without_copies(message: Message, tools: Toolset | None, aliases: Mapping[st
     text = message.text
     calls = [call for call in find_calls(message.parts) if isinstance(call, ToolCall)]
     copied = [call for call in calls if _is_from_text(call) and call.raw.strip() in text]
-    if any(call.name in text and not _is_from_text(call) for call in calls):
+    if any(call.name in text and not _is_from_text(call) for call in calls) and _has_notation(text):
         marks = {mark_call(call) for call in calls}
         copied += [each for each in extract(text, tools=tools, aliases=aliases).calls if mark_call(each) in marks]
     words = _cut_calls(text, copied)
@@ -226,11 +245,13 @@ def _cut(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def _places(given: Sequence[Message], settled: CleanHistory) -> list[int]:
-    """Return the place of each settled message in the conversation that was given: confirmed ones replace three."""
-    joined = {rewrite.place for rewrite in settled.rewrites if rewrite.rule == "confirmed"}
+    """Return the place of each settled message in the conversation that was given."""
+    explained = {rewrite.place for rewrite in settled.rewrites if rewrite.rule == "confirmed"}
     places: list[int] = []
     place = 0
     while place < len(given):
-        places.append(place)
-        place += 3 if place in joined else 1
+        count = _count_explained(given, place) if place in explained else 1
+        # The notice is left out. An attempt without calls and the call after it are one turn.
+        places += [place] if count < 4 else [place, place + 1, place + 3]
+        place += count
     return places

@@ -45,6 +45,8 @@ def as_result(call: InvalidCall, tools: Toolset | None = None) -> ToolResult:
 
 
 def _explain_unknown(name: str, tools: Toolset | None) -> str:
+    if tools is not None and tools.find(name) is not None:
+        return f"The tool {show(name)} was not offered with this request. Nothing was run."
     known = tools.names if tools is not None else ()
     guess = nearest(name, known) if len(name) <= _LONGEST_NAME else None
     meant = f" Did you mean {guess!r}?" if guess else ""

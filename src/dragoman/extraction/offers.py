@@ -10,7 +10,6 @@ change. A deferred tool is still offered: a call of it is read, validated and de
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -20,17 +19,15 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.extraction.tool_mode import count_tokens, is_narrow
 from dragoman.formats.prompt import SENTENCE_LIMIT, describe_in_a_line, first_sentence
 from dragoman.tools import tool_from_schema
-from dragoman.toolset import Toolset
+from dragoman.toolset import Toolset, is_foreign
 from dragoman.types import JsonObject, Message, Tool, ToolCall, ToolResult
 
 # --------------------------------------------------------------------------------------------------------------------
-# The size of definitions, and short ones.
+# Short definitions.
 
-_CHARACTERS_PER_TOKEN = 3.0
-"""Of JSON. The estimate is only compared with limits, which are estimates too."""
-_TOKENS_PER_TOOL = 8
 _DEEPEST = 40
 _DROPPED = frozenset({"title", "examples", "example", "$comment", "markdownDescription"})
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
@@ -38,19 +35,6 @@ _SCHEMAS = frozenset(
     {"items", "prefixItems", "contains", "additionalProperties", "unevaluatedProperties", "propertyNames"}
     | {"anyOf", "oneOf", "allOf", "not", "if", "then", "else"}
 )
-
-
-def count_tokens(tools: Iterable[Tool]) -> int:
-    """Return about how many tokens the definitions of these tools have."""
-    return sum(_measure(tool) for tool in tools)
-
-
-def _measure(tool: Tool) -> int:
-    try:
-        schema = len(json.dumps(tool.parameters, ensure_ascii=False, default=str))
-    except (ValueError, RecursionError):
-        schema = 0
-    return _TOKENS_PER_TOOL + math.ceil((len(tool.name) + len(tool.description) + schema) / _CHARACTERS_PER_TOKEN)
 
 
 def compact_tool(tool: Tool) -> Tool:
@@ -86,11 +70,6 @@ def _compact(schema: Any, depth: int = 0) -> Any:
 # --------------------------------------------------------------------------------------------------------------------
 # The choice: what a request describes.
 
-NATIVE_LIMIT = 12_000
-TEXT_LIMIT = 4_000
-"""Tokens of definitions above which tools are deferred. A model without native tools follows shorter prompts."""
-_WINDOW_SHARE = 4
-_COMPACT_SHARE = 8
 SEARCH = "tool_search"
 _LISTED = 3_000
 """How many characters of names the definition of the search may list."""
@@ -105,25 +84,6 @@ class Offer(Struct, frozen=True):
     """The definitions in `shown` are short, because the window is small."""
     why: str = ""
     """What was changed and why, in words; empty if every tool is described in full."""
-
-
-def limit_for(window: int | None, *, native: bool, asked: int | None = None) -> int | None:
-    """Return the limit of definitions in tokens: the one that was asked for, else one for the mode and the window.
-
-    None means no limit; 0 asks for none.
-    """
-    if asked is not None:
-        return asked or None
-    limit = NATIVE_LIMIT if native else TEXT_LIMIT
-    return limit if window is None else min(limit, max(window // _WINDOW_SHARE, 1))
-
-
-def is_large(tools: Toolset, window: int | None, *, compact: bool | None = None, asked: int | None = None) -> bool:
-    """Whether `choose_offer` may change anything for these tools, in one of the two modes."""
-    size = count_tokens(tools)
-    limits = [limit_for(window, native=native, asked=asked) for native in (True, False)]
-    is_narrow = compact is None and window is not None and size > window // _COMPACT_SHARE
-    return compact is True or is_narrow or any(limit is not None and size > limit for limit in limits)
 
 
 def choose_offer(
@@ -141,7 +101,7 @@ def choose_offer(
     """
     given = Toolset.of(tools) or Toolset(())
     size = count_tokens(given)
-    is_compact = compact is True or (compact is None and window is not None and size > window // _COMPACT_SHARE)
+    is_compact = compact is True or (compact is None and window is not None and is_narrow(size, window))
     offered = [compact_tool(tool) for tool in given] if is_compact else list(given)
     words = [f"the definitions of {len(given)} tools have about {size:,} tokens"]
     if is_compact and compact is None:
@@ -162,8 +122,8 @@ def _fill(tools: list[Tool], limit: int, keep: Collection[str]) -> set[str]:
     chosen: set[str] = set()
     for rank in range(3):
         for tool in tools:
-            if _rank(tool, keep) == rank and (rank == 0 or _measure(tool) <= room):
-                room -= _measure(tool)
+            if _rank(tool, keep) == rank and (rank == 0 or count_tokens([tool]) <= room):
+                room -= count_tokens([tool])
                 chosen.add(tool.name)
     return chosen
 
@@ -172,7 +132,7 @@ def _rank(tool: Tool, keep: Collection[str]) -> int:
     """0: always described. 1: the user's own tool. 2: a tool of a server."""
     if tool.name in keep or tool.metadata.get("deferred") is False:
         return 0
-    return 2 if str(tool.metadata.get("origin", "")).startswith("mcp:") or tool.metadata.get("deferred") else 1
+    return 2 if is_foreign(tool) or tool.metadata.get("deferred") is True else 1
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -42,7 +42,8 @@ class ConversationContext:
         self._tools = tools
         self._include_user = include_user
         self._messages: list[Message] = []
-        self._indexed = 0
+        self._indexed = self._identified = 0
+        self._ids: set[str] = set()
         if not isinstance(conversation, EchoIndex):
             self._messages = read_messages(conversation or ())
 
@@ -65,8 +66,10 @@ class ConversationContext:
     @property
     def ids(self) -> frozenset[str]:
         """The ids of all calls so far."""
-        parts = (part for message in self._messages for part in message.parts)
-        return frozenset(part.id for part in parts if isinstance(part, ToolCall | InvalidCall))
+        for message in self._messages[self._identified :]:
+            self._ids.update(part.id for part in message.parts if isinstance(part, ToolCall | InvalidCall))
+        self._identified = len(self._messages)
+        return frozenset(self._ids)
 
     @property
     def noticed(self) -> frozenset[str]:

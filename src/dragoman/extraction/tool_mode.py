@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import ceil
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -164,6 +166,57 @@ class ToolPrompt(Struct, frozen=True, kw_only=True):
             formats.get(self.format)
         if self.layout not in get_args(Layout):
             raise ConfigError(f"unknown layout {self.layout!r}", hint=f"use {' or '.join(get_args(Layout))}")
+
+
+# ---- the size of definitions -----------------------------------------------------------------------------------------
+
+NATIVE_LIMIT = 12_000
+TEXT_LIMIT = 4_000
+"""Tokens of definitions above which tools are deferred. A model without native tools follows shorter prompts."""
+_CHARACTERS_PER_TOKEN = 3.0
+"""Of JSON. The estimate is only compared with limits, which are estimates too."""
+_TOKENS_PER_TOOL = 8
+_WINDOW_SHARE = 3
+_COMPACT_SHARE = 6
+
+
+def count_tokens(tools: Iterable[Tool]) -> int:
+    """Return about how many tokens the definitions of these tools have."""
+    size = 0
+    for tool in tools:
+        try:
+            schema = len(json.dumps(tool.parameters, ensure_ascii=False, default=str))
+        except (ValueError, RecursionError):
+            schema = 0
+        size += _TOKENS_PER_TOOL + ceil((len(tool.name) + len(tool.description) + schema) / _CHARACTERS_PER_TOKEN)
+    return size
+
+
+def limit_for(window: int | None, *, native: bool, asked: int | None = None) -> int | None:
+    """Return the limit of definitions in tokens: the one that was asked for, else one for the mode and the window.
+
+    None means no limit; 0 asks for none.
+    """
+    if asked is not None:
+        return asked or None
+    limit = NATIVE_LIMIT if native else TEXT_LIMIT
+    return limit if window is None else min(limit, max(window // _WINDOW_SHARE, 1))
+
+
+def is_narrow(size: int, window: int) -> bool:
+    """Whether definitions of this size are to be shortened for a window."""
+    return size > window // _COMPACT_SHARE
+
+
+def is_large(tools: Iterable[Tool], window: int | None, prompt: ToolPrompt) -> bool:
+    """Whether a request may describe these tools in another way than in full, in one of the two modes."""
+    if prompt.compact is True:
+        return True
+    size = count_tokens(tools)
+    limits = [limit_for(window, native=native, asked=prompt.defer) for native in (True, False)]
+    if any(limit is not None and size > limit for limit in limits):
+        return True
+    return prompt.compact is None and window is not None and is_narrow(size, window)
 
 
 class ToolMode(Struct, frozen=True):
