@@ -117,6 +117,7 @@ QUIRKS: dict[str, tuple[Any, Columns]] = {
     "bridges_results": (True, {}),
     "result_images": (True, {}),
     "id_pattern": ("^[a-z]{9}$", {}),
+    "marks_cache": (True, {}),
     "name_limit": (12, {}),
     "sends_sampling": (False, {}),
     "strict_tools": (True, {}),
