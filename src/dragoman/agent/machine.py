@@ -87,11 +87,11 @@ from dragoman.agent.protocol import (
 from dragoman.agent.replies import is_empty, judge_failure, only_refused, read_answer, unwrap_answer, write_answer
 from dragoman.agent.requests import RequestBuilder, untrusted_tool_texts
 from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spending, add_usage, end
-from dragoman.agent.tokens import Estimate
 from dragoman.agent.turn import CallNews, CallTurn, MistakeBudget, PermissionState
 from dragoman.agent.watch import Watch, is_starved
 from dragoman.extraction import ConversationContext, Extraction
 from dragoman.extraction.tool_mode import ComposedRequest, Mode, answer_parts, find_breach
+from dragoman.providers.tokens import Estimate
 from dragoman.types import Failure, InvalidCall, Message, Part, Reply, Text, ToolCall, ToolResult, Usage
 
 # --------------------------------------------------------------------------------------------------------------------
