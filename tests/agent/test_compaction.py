@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from dragoman import wire
 from dragoman.agent.context import Compaction, ContextBudget, Summarise, TrimOldResults
-from dragoman.agent.tokens import Estimate
 from dragoman.errors import ConfigError
 from dragoman.providers import WIRES
+from dragoman.providers.tokens import Estimate
 from dragoman.types import Image, Message, Part, Request, Text, Tool, ToolCall, ToolResult
 
 SYSTEM = Message("system", [Text("You are careful.")])

@@ -88,12 +88,14 @@ def test_a_server_whose_reported_tokens_cannot_hold_the_definitions_is_asked_aga
     assert result.turns == 2, "a reply to a request without the tools does not count"
 
 
-def test_calls_that_a_model_writes_as_text_run_and_change_the_mode_of_the_next_request() -> None:
-    written = formats.render([call("weather", city="Paris")], "hermes")
-    play = Playbook(weather).starts("hi").asks(mode="native").replies(written)
-    play.learns(native=False).notices("tools_ignored", "as text").runs("weather").answers("sunny")
-    result = play.asks(mode="text", hearing="sunny").replies("Sunny.").ends("answered")
-    assert [problem.kind for problem in result.problems] == ["tools_ignored"]
+def test_calls_that_a_model_writes_as_text_run_and_are_remembered_and_the_second_reply_changes_the_mode() -> None:
+    written = [formats.render([call("weather", city=city)], "hermes") for city in ("Paris", "Rome")]
+    play = Playbook(weather).starts("hi").asks(mode="native").replies(written[0])
+    play.learns(native=False).notices("tools_ignored", "from the next run on").runs("weather").answers("sunny")
+    play.asks(mode="native", hearing="sunny").replies(written[1])
+    play.learns(native=False).notices("tools_ignored", "now").runs("weather").answers("rainy")
+    result = play.asks(mode="text", hearing="rainy").replies("Sunny and rainy.").ends("answered")
+    assert [problem.kind for problem in result.problems] == ["tools_ignored", "tools_ignored"]
 
 
 def test_what_proves_nothing_changes_no_mode() -> None:

@@ -16,6 +16,7 @@ from dragoman.client.detection import speaks
 from dragoman.client.models import JsonAnswer
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, TransportFault
 from dragoman.errors import ConfigError, ConnectFailed, MissingKey, Unauthorized
+from dragoman.testing import Upstream
 
 ROOT = "http://box:8080"
 PROPS = {"default_generation_settings": {"n_ctx": 8192}, "total_slots": 1}
@@ -98,7 +99,7 @@ CASES = [
         "LM Studio, which answers 200 for a path that it does not have",
         {
             "/v1/models": listed("organization_owner"),
-            "/api/v1/models": {"models": [{"key": "m", "max_context_length": 131072, "loaded_instances": []}]},
+            "/api/v1/models": {"models": [{"key": "m", "type": "llm", "max_context_length": 131072}]},
         },
         {CHAT: MISSING, RESPONSES: MISSING},
         "lmstudio",
@@ -255,6 +256,19 @@ def test_a_server_of_no_known_kind_is_an_error_that_names_what_was_tried() -> No
     assert assumed == DetectedServer("custom", {"openai_chat": f"{ROOT}/x/y"})
 
 
+def test_a_server_that_accepts_few_connections_is_still_detected() -> None:
+    class Busy(Pages):
+        async def send(self, request: HttpRequest, timeouts: Timeouts) -> HttpResponse:
+            if self.requests and not request.url.endswith("/v1/chat/completions"):
+                raise TransportFault("unreachable", "connection refused", code="refused")
+            return await super().send(request, timeouts)
+
+    pages = Busy({f"{ROOT}/v1/models": listed("vllm")})
+    pages.posts[f"{ROOT}{CHAT}"] = lambda body: MISSING
+    found = detect(ROOT, transport=pages, environment={})
+    assert (found.provider, found.urls) == ("vllm", {"openai_chat": V1})
+
+
 def test_an_answer_to_an_empty_request_is_read_by_its_status_and_body() -> None:
     page = JsonAnswer(400, None, "<html>")
     rows = {
@@ -306,3 +320,11 @@ def test_a_real_server_on_the_loopback() -> None:
 
     found = asyncio.run(go())
     assert (found.provider, found.wire, found.models[0].context) == ("vllm", "openai_chat", 77)
+
+
+def test_a_scripted_server_is_detected_and_keeps_its_script() -> None:
+    for wire in ("openai_chat", "openai_responses", "anthropic"):
+        with Upstream(["Hello."], wire=wire) as upstream:
+            found = detect(upstream.url, environment={})
+            assert list(found.urls) == [wire]
+            assert upstream.bodies == []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dragoman
 from dragoman.client.facts import KEPT_DAYS, MOST_ROWS, FileFacts, learned_file
 from dragoman.providers import Fact, MemoryFacts, resolve
-from dragoman.testing import ScriptedModel, Upstream
+from dragoman.testing import ScriptedModel, Upstream, call
 from dragoman.types import Failure, Request
 
 URL = "http://127.0.0.1:8080/v1"
@@ -178,6 +178,20 @@ def test_what_one_program_learns_the_next_one_knows(tmp_path: Path, monkeypatch:
         assert dragoman.Agent(model, [weather], base_url=url, connection=private).run("Hi").problems
         monkeypatch.setenv("DRAGOMAN_FACTS", "off")
         assert dragoman.Agent(model, [weather], base_url=url).run("Hi").problems
+
+
+def test_calls_as_text_are_remembered_for_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("DRAGOMAN_FACTS", "on")
+    written = dragoman.formats.render([call("weather", city="Paris")], "hermes")
+    with Upstream([written, "Sunny."] * 3) as upstream:
+        agent = dragoman.Agent("custom:m", [weather], base_url=upstream.url)
+        result = agent.run("Hi")
+        assert ([each.content for each in result.results], result.text) == (["sunny"], "Sunny.")
+        assert [problem.kind for problem in result.problems] == ["tools_ignored"]
+        assert agent.run("Hi").problems == []
+        assert dragoman.Agent("custom:m", [weather], base_url=upstream.url).run("Hi").text == "Sunny."
+        assert offered_tools(upstream) == [True, True, False, False, False, False]
 
 
 def test_a_question_is_asked_again_in_text_where_tools_are_rejected(

@@ -170,7 +170,15 @@ def test_details_are_asked_for_where_the_list_has_none() -> None:
     assert list_models("llamacpp", transport=pages, details=True) == [ListedModel("m", "llamacpp", 4096)]
     root = "http://localhost:1234"
     own = {
-        "data": [{"id": "m", "max_context_length": 9000, "loaded_context_length": 5000, "capabilities": ["tool_use"]}]
+        "data": [
+            {
+                "id": "m",
+                "type": "llm",
+                "max_context_length": 9000,
+                "loaded_context_length": 5000,
+                "capabilities": ["tool_use"],
+            }
+        ]
     }
     pages = Pages({f"{root}/v1/models": {"data": [{"id": "m"}]}, f"{root}/api/v0/models": own})
     assert list_models("lmstudio", transport=pages, details=True) == [ListedModel("m", "", 5000, True)]

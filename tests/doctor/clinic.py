@@ -93,9 +93,6 @@ class Clinic(ScriptedModel):
         if path in self._pages:
             self.looked_up.append(path)
             return ScriptedResponse(Answer(200, {"content-type": "application/json"}, self._pages[path]))
-        if request.body == b"{}":
-            status = 400 if path.endswith("/chat/completions") else 404
-            return ScriptedResponse(Answer(status, {"content-type": "application/json"}, {"error": "empty request"}))
         if path.endswith("/api/show"):
             return ScriptedResponse(Answer(404, {"content-type": "application/json"}, {"error": "not found"}))
         return await super().send(request, timeouts)

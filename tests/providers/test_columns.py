@@ -14,7 +14,6 @@ import pytest
 from msgspec import structs
 
 from dragoman import formats, wire
-from dragoman.agent.tokens import window
 from dragoman.client import Client
 from dragoman.client.client import open_transport
 from dragoman.client.transport import HttpRequest, Timeouts
@@ -27,6 +26,7 @@ from dragoman.formats import Format
 from dragoman.providers import Capabilities, Endpoint, Profile, Provider, Registry
 from dragoman.providers.endpoint import settle
 from dragoman.providers.prices import Price, Prices, Tier
+from dragoman.providers.tokens import window
 from dragoman.testing import ScriptedModel, call, sse
 from dragoman.toolset import Toolset
 from dragoman.types import Image, Message, Reply, Request, Text, Thinking, Tool, ToolCall, ToolResult, Usage
@@ -122,6 +122,7 @@ QUIRKS: dict[str, tuple[Any, Columns]] = {
     "bridges_results": (True, {}),
     "result_images": (True, {}),
     "id_pattern": ("^[a-z]{9}$", {}),
+    "marks_cache": (True, {}),
     "name_limit": (12, {}),
     "sends_sampling": (False, {}),
     "strict_tools": (True, {}),

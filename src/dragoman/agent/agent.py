@@ -25,7 +25,6 @@ from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
 from dragoman.agent.resume import Restored, last_messages, read_sources, read_start, restore
 from dragoman.agent.safety import SafetyServices
 from dragoman.agent.settings import Connection, Safety
-from dragoman.agent.tokens import window
 from dragoman.client import portal
 from dragoman.errors import ConfigError, InvalidTool
 from dragoman.extraction.echo_reader import UNTRUSTED
@@ -37,6 +36,7 @@ from dragoman.keywords import known_keywords
 from dragoman.policy import Mode, as_policy, gather_rules, join_policies
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.providers.prices import Prices
+from dragoman.providers.tokens import window
 from dragoman.secrets import HumanSink
 from dragoman.tools import gather
 from dragoman.tools.functions import DepsT

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from dragoman.agent.tokens import Estimate
 from dragoman.errors import ConfigError
 from dragoman.extraction.echo_reader import SUMMARY as NOTE
 from dragoman.extraction.tool_mode import ToolPrompt
+from dragoman.providers.tokens import Estimate
 from dragoman.tools.results import cut_text
 from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Tool, ToolCall, ToolResult
 

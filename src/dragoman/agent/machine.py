@@ -95,13 +95,13 @@ from dragoman.agent.replies import (
 )
 from dragoman.agent.requests import RequestBuilder, untrusted_tool_texts
 from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spending, add_cost, add_usage, end
-from dragoman.agent.tokens import Estimate
 from dragoman.agent.turn import CallNews, CallTurn, MistakeBudget, PermissionState
 from dragoman.agent.watch import Watch, is_starved
 from dragoman.extraction import ConversationContext, Extraction
 from dragoman.extraction.judge import RECOVERED
 from dragoman.extraction.tool_mode import ComposedRequest, Mode, answer_parts, find_breach
 from dragoman.providers.facts import cannot_read_call
+from dragoman.providers.tokens import Estimate
 from dragoman.types import Failure, InvalidCall, Message, Part, Reply, Text, ToolCall, ToolResult, Usage
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -82,6 +82,7 @@ class RequestBuilder:
         self._taught: set[tuple[str, str, bool | None]] = set()
         self._unsure: LearnedFact | None = None
         self._has_native_calls = False
+        self._text_replies = 0
         self._has_escalated = False
         self._retries: ToolMode | None = None
         self._noted: set[tuple[str, str]] = set()
@@ -301,17 +302,26 @@ class RequestBuilder:
         if self._has_native_calls or not request.tools or any(RECOVERED in call.repairs for call in found.calls):
             # A server that could not read a call has passed the tools on.
             return None
-        before = self.endpoint
-        if any(call.provenance is not None and call.provenance.channel == "text" for call in found.calls):
-            fact: Fact | None = Fact(native_tool_calls=False, why="the model wrote its calls as text")
-        else:
-            fact = learn_from_usage(request.messages, request.tools, reply.usage.input_tokens)
+        fact = self._learn_from_calls(found) or learn_from_usage(
+            request.messages, request.tools, reply.usage.input_tokens
+        )
         if fact is None:
             return None
-        endpoint = self._config.resettle(before, fact) if self._config.resettle is not None else before
-        self._chosen_mode = self._settle(endpoint, "text")
-        words = f"the endpoint ignored the tools ({fact.why}); they are now offered as text"
+        before, when = self.endpoint, "from the next run on"
+        if self._text_replies != 1:
+            endpoint = self._config.resettle(before, fact) if self._config.resettle is not None else before
+            self._chosen_mode = self._settle(endpoint, "text")
+            when = "now"
+        words = f"the endpoint ignored the tools ({fact.why}); {when} they are offered as text"
         return LearnedFact(fact, before, True, words)
+
+    def _learn_from_calls(self, found: Extraction) -> Fact | None:
+        """The fact that calls come as text. The first such reply changes only later runs: it was read, and to write the
+        conversation in another way costs the prompt cache."""
+        if not any(call.provenance is not None and call.provenance.channel == "text" for call in found.calls):
+            return None
+        self._text_replies += 1
+        return Fact(native_tool_calls=False, why="the model wrote its calls as text")
 
     def confirm(self) -> LearnedFact | None:
         """A request succeeded: return the unsure fact, which is now worth storing."""

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
         RequestRetried as RequestRetried,
         Retries as Retries,
     )
+    from dragoman.client.token_count import (
+        TokenCount as TokenCount,
+        acount_tokens as acount_tokens,
+        count_tokens as count_tokens,
+    )
     from dragoman.client.transport import (
         HttpRequest as HttpRequest,
         HttpResponse as HttpResponse,
@@ -48,6 +53,7 @@ else:
             "dragoman.client.models": "ListedModel alist_models list_models",
             "dragoman.client.rate_limit": "RateLimiter",
             "dragoman.client.retry": "Breakers ClientEvent ModelReplaced RequestPrepared RequestRetried Retries",
+            "dragoman.client.token_count": "TokenCount acount_tokens count_tokens",
             "dragoman.client.transport": "HttpRequest HttpResponse Timeouts Transport TransportFault",
         },
     )

@@ -169,14 +169,17 @@ class _Detection:
         self._statuses: list[int] = []
 
     async def ask(self, url: str, body: JsonObject | None = None) -> JsonAnswer | None:
-        """Return an answer; None if there was none. Raises ConnectFailed if no server is there."""
+        """Return an answer; None if there was none. Raises ConnectFailed if no server is there.
+
+        A server that has answered is there, even if it does not accept many connections at once.
+        """
         name = f"{'GET' if body is None else 'POST'} {urlsplit(url).path or '/'}"
         headers = {"anthropic-version": "2023-06-01"} if url.endswith("/messages") else None
         try:
             answer = await self._client.send(join_query(url, self._query), body, headers)
         except TransportFault as fault:
             self.tried[name] = fault.code or fault.kind
-            if fault.kind in ("unreachable", "insecure"):
+            if fault.kind in ("unreachable", "insecure") and not self._statuses:
                 raise ConnectFailed(
                     f"no server answers at {self.url}: {fault.message}", hint="start the server, or check the address"
                 ) from None

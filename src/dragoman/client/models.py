@@ -220,6 +220,7 @@ def _next_page(body: Any) -> dict[str, str]:
 SHORT = Timeouts(connect=5.0, first_byte=15.0, idle=15.0)
 """Metadata needs no computation: a server that takes longer is not asked for more."""
 _STUDIO_PATHS = ("/api/v1/models", "/api/v0/models")
+_STUDIO_TYPES = ("llm", "vlm", "embedding", "embeddings")
 _MOST_BYTES = 4 << 20
 _MOST_PAGES = 20
 _MOST_SHOWN = 64
@@ -312,7 +313,7 @@ class MetadataClient:
             return models
         if "show" in lookups:
             return await self.show_models(models, lookups["show"].url)
-        if "props" not in lookups:
+        if "props" not in lookups or all(entry.context for entry in models):
             return models
         models = fill_details(models, await self.studio_models(self.base_url.partition("?")[0].removesuffix("/v1")))
         return fill_context(models, read_props(await self.look_up(lookups["props"].url)))
@@ -321,7 +322,9 @@ class MetadataClient:
         """Return the models from LM Studio's own list, with context windows; empty for other servers."""
         for path in _STUDIO_PATHS:
             body = await self.look_up(root + path)
-            if any("max_context_length" in entry for entry in _entries(body) or ()):
+            if any(
+                "max_context_length" in entry and entry.get("type") in _STUDIO_TYPES for entry in _entries(body) or ()
+            ):
                 return read_models(body) or []
         return []
 

@@ -21,9 +21,16 @@ from dragoman.errors import DragomanError
 from dragoman.events import CallEnded, CallRefused, Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
 from dragoman.extraction import Extraction
 from dragoman.extraction.leaks import rewrite_leaks
-from dragoman.extraction.offers import choose_offer, describe_found, find_tools, found_tools, limit_for, search_tool
+from dragoman.extraction.offers import choose_offer, describe_found, find_tools, found_tools, search_tool
 from dragoman.extraction.responses import ConversationContext
-from dragoman.extraction.tool_mode import ComposedRequest, ToolMode, choose_tool_mode, compose, is_written_as_text
+from dragoman.extraction.tool_mode import (
+    ComposedRequest,
+    ToolMode,
+    choose_tool_mode,
+    compose,
+    is_written_as_text,
+    limit_for,
+)
 from dragoman.pipeline.report import Report, add_usage
 from dragoman.pipeline.signatures import SIGNED, ReasoningSigner, restore_reasoning
 from dragoman.pipeline.translator import ReplyTranslator, Verdict

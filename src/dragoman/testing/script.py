@@ -244,7 +244,8 @@ class ScriptedModel:
     again at the end; otherwise a request without a reply is an AssertionError that shows the request. `wire` is the
     wire of `endpoint()`; a request on another wire is answered on that one. With `native=False` calls are written as
     text in `format`. `pieces` splits the bytes of a stream, `deltas` is the number of characters in one
-    event. `usage` is reported with every reply that has none.
+    event. `usage` is reported with every reply that has none. An empty request uses no reply: it is answered 400 on
+    `wire`, and 404 elsewhere, as `dragoman.client.detect` expects it from a server.
     """
 
     def __init__(
@@ -303,6 +304,10 @@ class ScriptedModel:
     async def send(self, request: HttpRequest, timeouts: Timeouts) -> HttpResponse:
         if request.method != "POST":
             return ScriptedResponse(Answer(404, {"content-type": "application/json"}, {"error": "not found"}))
+        if request.body == b"{}":
+            # The detection of a server asks which paths it has. A real one complains about the missing fields.
+            status = 400 if find_wire(request.url, "") == self._wire else 404
+            return ScriptedResponse(Answer(status, {"content-type": "application/json"}, {"error": "no messages"}))
         spoken = find_wire(request.url, self._wire)
         neutral, body = read_request(request.url, request.body, spoken)
         with self._lock:

@@ -66,6 +66,9 @@ class Quirks(Struct, frozen=True, forbid_unknown_fields=True):
     """The notation of that grammar."""
     weighs_calls: bool = False
     """The endpoint reads `alternatives`, and decides by likelihoods whether a weak model calls a tool (local)."""
+    marks_cache: bool = False
+    """Anthropic: set marks for the prompt cache, unless the option `cache` decides or the request has its own marks. A
+    single question without tools gets none, because to write a cache costs more than to read the prompt once."""
     context_window: int = 0
     """Ollama, local: the context window to request; 0 means the server's default, with which Ollama silently truncates
 the tools."""

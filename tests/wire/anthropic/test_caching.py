@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from tests.wire.rules import violations
 
+from dragoman import providers
+from dragoman.providers.definitions import codec_for
 from dragoman.types import JsonObject, Message, Part, Request, Text, ToolCall, ToolResult
 from dragoman.wire.anthropic import Anthropic
+from dragoman.wire.anthropic.client import AUTO, mark
 
 from .samples import TOOLS
 
@@ -124,3 +129,76 @@ def test_a_longer_conversation_has_the_shorter_one_as_its_beginning() -> None:
     shorter, longer = encode(TALK[:3], cache=True), encode(TALK, cache=True)
     assert plain(longer)[: len(plain(shorter))] == plain(shorter)
     assert longer["tools"] == shorter["tools"]
+
+
+# ---- by default, at endpoints that have a prompt cache ---------------------------------------------------------------
+
+
+def send(messages: list[Message], tools: list[Any] = TOOLS, **options: Any) -> JsonObject:
+    codec = codec_for(providers.resolve("anthropic:claude-sonnet-4-5"))
+    body = codec.encode_request(Request("claude-sonnet-4-5", messages, tools, options))
+    assert violations("anthropic", body) == []
+    return body
+
+
+def test_a_run_is_marked_without_asking_and_a_single_question_is_not() -> None:
+    asked = encode([SYSTEM, *TALK], cache=True)
+    assert send([SYSTEM, *TALK]) == asked
+    assert marked(send([SYSTEM, *TALK[:3]], [])) == ["Be brief.", "First", "Second"]
+    assert marked(send(TALK[:1])) == ["ping", "First"]
+    assert marked(send([SYSTEM, *TALK[:1]], [])) == []
+    for choice in (False, 0, ""):
+        assert marked(send([SYSTEM, *TALK], cache=choice)) == [], choice
+    assert send([SYSTEM, *TALK], cache="1h") == encode([SYSTEM, *TALK], cache="1h")
+
+
+def test_marks_of_the_request_count_instead() -> None:
+    body = send([SYSTEM, Message("user", [own("a")]), *TALK[1:]])
+    assert marked(body) == ["a"]
+
+
+def test_only_rows_with_a_prompt_cache_have_it() -> None:
+    for model, expected in {
+        "anthropic:claude-opus-4-8": True,
+        "vertex:claude-opus-4-8": True,
+        "azure_ai:claude-opus-4-8": True,
+        "ollama:qwen3": False,
+        "minimax:minimax-m2": False,
+    }.items():
+        assert providers.resolve(model).quirks.marks_cache is expected, model
+
+
+def test_no_mark_is_put_where_the_api_rejects_it() -> None:
+    tools: list[JsonObject] = [{"name": "now"}, {"name": "later", "defer_loading": True}]
+    system: list[JsonObject] = [{"type": "text", "text": "Be brief."}, {"type": "text", "text": ""}]
+    blocks: list[JsonObject] = [{"type": "text", "text": "Go"}, {"type": "text", "text": ""}]
+    mark(tools, system, [{"role": "user", "content": blocks}], AUTO)
+    assert [["cache_control" in block for block in each] for each in (tools, system, blocks)] == [[True, False]] * 3
+
+
+def test_the_prefix_of_a_longer_run_keeps_its_bytes() -> None:
+    def strip(value: Any) -> Any:
+        if isinstance(value, list):
+            return [strip(each) for each in value]
+        if isinstance(value, dict):
+            return {name: strip(each) for name, each in value.items() if name != "cache_control"}
+        return value
+
+    def blocks(body: JsonObject) -> list[Any]:
+        return [
+            block
+            for message in body["messages"]
+            for block in (
+                message["content"]
+                if isinstance(message["content"], list)
+                else [{"type": "text", "text": message["content"]}]
+            )
+        ]
+
+    bodies = [send([SYSTEM, *TALK[:length]]) for length in (1, 3, 5)]
+    for shorter, longer in pairwise(bodies):
+        assert strip(longer["tools"]) == strip(shorter["tools"])
+        assert strip(longer["system"]) == strip(shorter["system"])
+        assert strip(blocks(longer))[: len(blocks(shorter))] == strip(blocks(shorter))
+        # What the shorter request wrote into the cache, the longer one can find.
+        assert marked(shorter)[-1] in json.dumps(longer)

@@ -73,7 +73,10 @@ class Anthropic(Codec):
         settings.write()
         draft.limit = settings.limit
         room = client.MOST - ("cache_control" in parts.own(options))
-        losses += client.mark(tooling.tools, system, messages, options.get("cache"), room)
+        cache = options.get("cache")
+        if cache is None and self.quirks.marks_cache and (tooling.tools or len(messages) > 1):
+            cache = client.AUTO
+        losses += client.mark(tooling.tools, system, messages, cache, room)
         body: JsonObject = {"model": draft.request.model, **settings.fields}
         if system:
             body["system"] = client.shorten(system)

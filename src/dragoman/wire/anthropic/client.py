@@ -31,6 +31,8 @@ from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, parse
 # Marks for the prompt cache: at most four, on parts that do not change from one request to the next.
 
 MOST = 4
+AUTO = "auto"
+"""The value of the option `cache` that marks only a request without marks of its own."""
 _KEY = "cache_control"
 
 Place = tuple[list[JsonObject], int]
@@ -42,18 +44,19 @@ def mark(
 ) -> list[Loss]:
     """Mark the last tool, the last system block and the last two user or result blocks, if the caller asked for it.
 
-    Marks that came with the parts of a conversation are replaced then. Otherwise they stay, as far as there is room.
+    Marks that came with the parts of a conversation are replaced then. Otherwise they stay, as far as there is room,
+    and with AUTO they count instead.
     """
     marked = []
     if _may_be_marked(tools, system, messages):
         marked = [place for place in _places(tools, system, messages) if _KEY in place[0][place[1]]]
-    if not asked:
+    if not asked or (asked == AUTO and marked):
         return _thin_out(marked, room)
     for blocks, index in marked:
         blocks[index] = _unmarked(blocks[index])
     sign = {"type": "ephemeral", "ttl": asked} if asked in ("1h", "5m") else {"type": "ephemeral"}
     heads = [*_last(tools), *_last(system)]
-    users = list(_message_places(messages, "user"))[-min(2, room - len(heads)) :]
+    users = [place for place in _message_places(messages, "user") if _may_carry(place)][-min(2, room - len(heads)) :]
     for blocks, index in [*heads, *users]:
         blocks[index] = {**blocks[index], _KEY: sign}
     return [Loss("moved", "options", "the request's own cache marks gave way to those of `cache`")] if marked else []
@@ -80,7 +83,13 @@ def _unmarked(block: JsonObject) -> JsonObject:
 
 
 def _last(blocks: list[JsonObject]) -> list[Place]:
-    return [(blocks, len(blocks) - 1)] if blocks else []
+    return [(blocks, index) for index in range(len(blocks)) if _may_carry((blocks, index))][-1:]
+
+
+def _may_carry(place: Place) -> bool:
+    """Whether a block may have a mark: the API rejects it on empty texts and on tools that are loaded later."""
+    block = place[0][place[1]]
+    return block.get("defer_loading") is not True and (block.get("type") != "text" or bool(as_text(block.get("text"))))
 
 
 def _places(tools: list[JsonObject], system: list[JsonObject], messages: list[JsonObject]) -> Iterator[Place]:

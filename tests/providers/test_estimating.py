@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.agent.tokens import IMAGE_TOKENS, Estimate, window
 from dragoman.providers import resolve
+from dragoman.providers.tokens import IMAGE_TOKENS, Estimate, window
 from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Thinking, Tool, ToolCall, ToolResult
 
 ENGLISH = "The quick brown fox jumps over the lazy dog. " * 100
