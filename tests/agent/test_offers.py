@@ -27,7 +27,7 @@ from dragoman.extraction.tool_mode import count_tokens, limit_for
 from dragoman.testing import Answer, ScriptedModel, call, scripted_endpoint
 from dragoman.tools.results import MAX_OUTPUT
 from dragoman.toolset import Toolset
-from dragoman.types import Message, Request, Tool, ToolCall, ToolResult
+from dragoman.types import Message, Request, Tool, ToolCall, ToolResult, Usage
 
 LEAK = formats.render([ToolCall("x", "weather", {"city": "Paris"})], "hermes")
 WORDS = ["calendar", "mail", "map", "music", "photo", "invoice", "ticket", "branch", "wiki", "sensor"]
@@ -167,6 +167,10 @@ def test_short_definitions_accept_the_same_arguments() -> None:
     assert count_tokens([short]) < count_tokens([tool])
 
 
+READ = Usage(5000, 5)
+"""What a server reports that passes the definitions on."""
+
+
 def test_a_small_window_gets_short_definitions_and_that_is_reported() -> None:
     tools = many([])[:8]
     play = Playbook(*tools, window=4000).starts("hi").asks(mode="native")
@@ -183,11 +187,11 @@ def test_a_small_window_gets_short_definitions_and_that_is_reported() -> None:
     ):
         play = Playbook(*tools, **settings).starts("hi").asks()
         assert "title" in play.ask.composed.request.tools[0].parameters["properties"]["identifier"]
-        assert play.replies("Done.").ends("answered").problems == []
+        assert play.replies("Done.", usage=READ).ends("answered").problems == []
     forced = ContextSettings(tool_prompt=ToolPrompt(compact=True))
     play = Playbook(*tools, context=forced).starts("hi").asks()
     assert "title" not in play.ask.composed.request.tools[0].parameters["properties"]["identifier"]
-    assert play.replies("Done.").ends("answered").problems == [], "it was asked for"
+    assert play.replies("Done.", usage=READ).ends("answered").problems == [], "it was asked for"
 
 
 # ---- deferred tools --------------------------------------------------------------------------------------------------
