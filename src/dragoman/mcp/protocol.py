@@ -42,7 +42,7 @@ def strip_hidden(text: str) -> str:
 def clean_text(text: object, limit: int) -> str:
     """Return a text for a model: without invisible characters and control strings of model families, and bounded."""
     # Imported late: it prepares the markers of every family.
-    from dragoman.extraction.text_results import break_tokens
+    from dragoman.extraction.control_tokens import break_tokens
 
     if not isinstance(text, str):
         return ""
