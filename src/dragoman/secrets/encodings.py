@@ -302,7 +302,7 @@ def word_forms(value: str) -> Iterator[tuple[str, bool]]:
                 continue
             is_part = len(places) * size < len(raw)
             for order in ("little", "big"):
-                words = [int.from_bytes(raw[at : at + size], order) for at in places]  # type: ignore[arg-type]
+                words = [int.from_bytes(raw[at : at + size], order) for at in places]
                 yield from ((_list([format(word, base) for word in words]), is_part) for base in _BASES)
                 half = 1 << 8 * size - 1
                 yield _list([str(word - 2 * half * (word >= half)) for word in words]), is_part

@@ -50,7 +50,7 @@ def _forms(value: str) -> Iterator[str]:
     yield base64.b32encode(raw).decode().rstrip("=")
     yield base64.b32encode(raw).decode().rstrip("=").lower()
     yield "".join(f"\\x{byte:02x}" for byte in raw)
-    yield from (str(int.from_bytes(raw, order)) for order in ("big", "little"))  # type: ignore[arg-type]
+    yield from (str(int.from_bytes(raw, order)) for order in ("big", "little"))
     yield from _in_base64(raw)
     yield from _in_base64(value.encode("utf-16-le", "surrogatepass"))
     yield from _in_links(raw)
