@@ -70,7 +70,7 @@ READERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     ),
     "control tokens": ("extraction.control_tokens", lambda tokens, text: tokens.break_tokens(whole(text)[0])),
     "invented results": (
-        "extraction.invented_results",
+        "extraction.text_results",
         lambda results, text: results.strip_invented_results(whole(text)[0], beside_calls=True),
     ),
     "arguments": ("args", lambda args, text: args.load(whole(text)[0], SCHEMA)),

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.extraction.control_tokens import break_tokens
-from dragoman.extraction.invented_results import strip_invented_results
 from dragoman.extraction.text_history import read_history, render_history
-from dragoman.extraction.text_results import open_results
+from dragoman.extraction.text_results import open_results, strip_invented_results
 from dragoman.types import Message, Text, ToolCall, ToolResult
 
 B = "7f3kQ2mPzx"

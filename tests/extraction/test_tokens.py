@@ -60,7 +60,7 @@ UNLISTED = (
     *("<reserved_106>", "<reserved_special_token_7>", "<extra_id_0>", "<SPECIAL_10>", "<unused12>", "<mask:0>"),
     *("[control_8]", "[UNUSED_TOKEN_145]", "[PAD200063]", "[BOS]", "[EOT]", "[sMASK]", "[start_header_id]"),
     *("<role>", "</role>", "<_user>", "<用户>", "<BOS_TOKEN>", "<EOP_TOKEN>", "<EOT>", "<sep>", "<fim_prefix>"),
-    *("<|turn_start>", "<turn_end|>", "<acme|reply>", "[|user|]", "[|endofturn|]", ">>TITLE<<", "[NEW_TOOL_LIST]"),
+    *("<|turn_start>", "<turn_end|>", "<acme|tool_call>", "[|user|]", "[|endofturn|]", ">>TITLE<<", "[NEW_TOOL_LIST]"),
     *("<begin_of_image>", "<end_of_utterance>", "<end_message>", "<turn_end>", "<|any words at all|>"),
 )
 
@@ -142,7 +142,7 @@ def test_how_it_is_broken(text: str, broken: str) -> None:
         "x[mask] = 0; data[sep][pad_1] = a[0]~b[1] + y[e] ~z[0]; arr[special_case]",
         "[tool]\n[tools]\n[unreleased]\n[img]x[/img] [TODO] [INFO] [USER] [SYSTEM] [x] [1] [^2] [a](b)",
         "<start_date>1</start_date> <end_time> <end_user> <filename> <user> <repo_name> <ACCESS_TOKEN> <h1> <my_tool>",
-        "let x = [|1; 2|] in x |> f <| g; a <|> b; if (a<b||c>d); cat <<EOF >>file; <$> >>= <<",
+        "let x = [|1; 2|] in x |> f <| g; a <|> b; serve <start|stop>; if (a<b||c>d); cat <<EOF >>file; <$> >>= <<",
         "std::vector<int> <T extends Foo> <e@example.com> <https://a.b/c_1> <system.web> <mask id='a'> <role name='a'>",
         "日本語、ｶﾅ、ＡＢＣ",
         "‹guillemets› «and» more",

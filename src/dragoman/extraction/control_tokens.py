@@ -62,7 +62,7 @@ _NUMBERED = r"/?[a-z_]{0,20}(?:extra|reserved|unused|special|control|pad|mask)[a
 _SHAPES: dict[str, tuple[str, ...]] = {
     "<": (
         r"/?\|[^<>|\n]{1,80}\|>|\|[^<>|\n]{0,80}<[\w:.\-]{1,40}\|>",  # <|im_start|>, and with full-width bars
-        r"\|[\w:.\-]{1,40}>|/?[\w:.\-]{1,40}\|>|/?\w{1,20}\|\w{1,40}>",  # <|turn>, <turn|>, <ifm|think>
+        rf"\|[\w:.\-]{{1,40}}>|/?[\w:.\-]{{1,40}}\|>|/?\w{{1,20}}\|(?:{_PARTS})>",  # <|turn>, <turn|>, <ifm|think>
         _NUMBERED + ">",  # <extra_id_0>, <reserved_106>, <unused7>, <SPECIAL_10>
         rf"/?(?:{_ENDS})(?:_id|_token)?>",
         rf"/?(?:start|begin|end)_(?:of_[a-z_]{{2,30}}|(?:{_UNITS})[a-z_]{{0,20}})>|/?(?:{_UNITS})_(?:start|begin|end)>",

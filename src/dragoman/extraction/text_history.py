@@ -14,12 +14,12 @@ from dragoman import formats
 from dragoman.errors import CannotExpress
 from dragoman.events import CallBroken, CallEnded
 from dragoman.extraction.control_tokens import MARK, break_everything, break_tokens, mend_tokens
-from dragoman.extraction.invented_results import strip_invented_results
 from dragoman.extraction.text_results import (
     Envelope,
     choose_boundary,
     open_results,
     seal_results,
+    strip_invented_results,
 )
 from dragoman.formats import Format, Parsed
 from dragoman.formats.prompt import sample_calls

@@ -174,16 +174,18 @@ _TEXT_COLUMN = re.compile(r"  [|>]").search
 _is_cell = re.compile(r"-?[0-9a-fA-F]{1,22}").fullmatch
 _HEX_LIST = re.compile(r"[0-9a-fA-F]{2}(?:[ \t\r\n]{0,4}[,:;\-][ \t\r\n]{0,8}(?:0[xX])?[0-9a-fA-F]{2}){3,}+")
 _HEX_ITEM = re.compile(r"(?:0[xX])?([0-9a-fA-F]{2})(?![0-9a-fA-F])")
-_NUMBER: Final = r"(?:0[xXoO]|\\x)?-?[0-9a-fA-F]{1,22}(?!\w)"
+_SUFFIX: Final = r"(?:[ui](?:8|16|32|64)|[uUlL]{1,3})?"
+_NUMBER: Final = rf"(?:0[xXoO]|\\x)?-?[0-9a-fA-F]{{1,22}}{_SUFFIX}(?!\w)"
+_KEY: Final = r"['\"][0-9]{1,6}['\"][ ]?:|\[[0-9]{1,6}\][ ]?=>?"
 # Also the dash of a list in YAML, the keys of an object, and functions that return a character.
-_BETWEEN: Final = r"(?:[\s,;:|'\"\[\](){}*+&]|-(?=[ \t])|['\"][0-9]{1,6}['\"][ ]?:|\.?(?i:chr|char)(?=\())"
+_BETWEEN: Final = rf"(?:{_KEY}|[\s,;:|'\"\[\](){{}}*+&]|-(?=[ \t])|\.?(?i:chr|char)(?=\())"
 _NUMBERS = re.compile(rf"(?<![\w.]){_NUMBER}(?:{_BETWEEN}{{1,24}}{_NUMBER})++")
 _ITEM = re.compile(
-    r"['\"][0-9]{1,6}['\"][ ]?:|(?P<star>(?<=\n)[ \t]*\*(?=\r?\n))"
-    r"|(?:0[xXoO]|\\x|0[bB](?=[01]{6,8}(?!\w)))?(?P<cell>-?[0-9a-fA-F]{1,22})(?!\w)"
+    rf"{_KEY}|(?P<star>(?<=\n)[ \t]*\*(?=\r?\n))"
+    r"|(?:0[xXoO]|\\x|0[bB](?=[01]{6,8}(?!\w)))?(?P<cell>-?[0-9a-fA-F]{1,22})" + _SUFFIX + r"(?!\w)"
 )
 _FUNCTIONS = re.compile(r"\.?(?i:cha?r(?=\()|c(?:ha?r?)?\Z)")
-_LIST_CHARACTERS: Final = "0123456789abcdefABCDEFxXoO \t\r\n,;:|'\"[](){}*+-\\"
+_LIST_CHARACTERS: Final = "0123456789abcdefABCDEFxXoOuUiIlL=> \t\r\n,;:|'\"[](){}*+-\\"
 
 
 class Dump:

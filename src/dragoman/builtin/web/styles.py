@@ -453,6 +453,11 @@ _no_path = re.compile(
 
 
 def _is_clipped(style: Style) -> bool:
+    for name, inside in _functions.findall(style.get("clip-path", "")):
+        first = split_arguments(inside.strip(), " ")[0]
+        cut = read_length(first, 1, 100)
+        if cut is not None and ((name == "inset" and "%" in first and cut >= 50) or (name == "circle" and cut <= 1)):
+            return True
     return bool(_no_clip.match(style.get("clip", "")) or _no_path.match(style.get("clip-path", "")))
 
 
