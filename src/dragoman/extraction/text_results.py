@@ -266,10 +266,12 @@ class _Search:
         return self._beside_calls and (not mark["turn"] or _ends_head(self._seen, mark.end()) is not None)
 
     def _stands_first(self, start: int) -> bool:
-        """Whether only blanks precede a mark in its line, or another tag or token precedes it directly."""
+        """Whether only blanks precede a mark in its line, or the end of a tag, a token or an object."""
         before = self._seen[max(0, start - _MOST_BLANKS) : start]
         line = before.rpartition("\n")[2]
-        return (not line.strip() and (len(line) < len(before) or start <= _MOST_BLANKS)) or before[-1:] in (">", "]")
+        if before[-1:] in (">", "]", "}", "~"):
+            return True
+        return not line.strip() and (len(line) < len(before) or start <= _MOST_BLANKS)
 
     def _is_code(self, mark: re.Match[str], start: int, *, is_first: bool) -> bool:
         if self._code is None or mark.lastgroup in ("fence", "weak_fence"):
