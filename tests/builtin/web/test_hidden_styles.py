@@ -286,6 +286,8 @@ def test_what_has_to_be_computed_to_hide_a_text() -> None:
     body = "a<div><h1>b</h1><p id=i class='x z' data-k=v>SECRET</p></div>"
     pages |= {rule: f"<head><title>t</title><style>{rule}</style></head>{body}" for rule in RULES}
     pages |= {each: f"<head><style>{each}{{display:none}}</style></head>{body}" for each in PLACED}
+    pages["continued"] = "<p>a<b style='display:none'>x<p>SECRET</b> b"
+    pages["continued twice"] = "<p>a<b><i style='opacity:0'>x</p><div>SECRET</div><p>SECRET</i></b></p> b"
     pages["inherited"] = "<div style='--c:#fff'>a<p style='color:var(--c)'>SECRET</p>b</div>"
     pages["ruby"], pages["image"] = "a <rp>SECRET</rp> b", "a <img alt=SECRET width=0 height=0> b <i hidden>x</i>"
     found = {name: to_readable(page) for name, page in pages.items()}
@@ -297,6 +299,10 @@ def test_what_is_computed_and_does_not_hide_the_text() -> None:
     pages = {style: f"<p>a<p style='{style}'>SEEN</p>b" for style in LEFT_VISIBLE}
     pages |= {f".x {{{style}}}": f"<style>.x{{{style}}}</style><p>a<p class=x>SEEN</p>b" for style in LEFT_VISIBLE}
     body = "<div><h1>b</h1><p class=x>SEEN</p><h1>c</h1></div>"
+    pages["closed"] = "<p>a<b style='display:none'>x</b><p>SEEN"
+    pages["closed late"] = "<p>a<b style='display:none'>x</p></b><p>SEEN"
+    pages["in a cell"] = "<table><tr><td><font color=white>x</td><td>SEEN</table>"
+    pages["behind a table"] = "<table><tr><td><b hidden>x</table><p>SEEN"
     pages |= {each: f"<head><style>{each}{{display:none}}</style></head>{body}" for each in OTHERS_VISIBLE}
     hidden = [name for name, page in pages.items() if "SEEN" not in to_readable(page).text]
     assert hidden == []

@@ -223,6 +223,11 @@ _AROUND = {"sup": ("^", ""), "code": ("`", "`"), "q": ('"', '"')}
 """What is put before and behind the text of an element."""
 _DEEPEST = 6
 
+# A browser continues these in the next block if nothing closes them. Only what hides or colours text matters here.
+_CONTINUED = names("a b big code em font i nobr s small strike strong tt u")
+_CELLS = names("caption object table td template th")
+_MOST_CONTINUED = 12
+
 _backticks = re.compile("`+")
 _style_comment = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 
@@ -256,6 +261,8 @@ class _Open(Struct, gc=False):
     prefix: str = ""
     look: Look = Look()
     """How the text around it looks."""
+    attributes: Mapping[str, str] | None = None
+    """Its attributes, if a browser continues it in the next block and they change how text looks."""
 
 
 def to_readable(source: str, address: str = "", *, limit: int = MOST_TEXT) -> Readable:
@@ -315,6 +322,7 @@ class _Page:
         self._title: list[str] = []
         self._in_title = False
         self._preformatted = 0
+        self._continued: list[tuple[str, Mapping[str, str]]] = []
         self._lists: list[int] = []
         """The number of the next item of each open list; -1 for lists without numbers."""
         self._links: dict[str, str] = {}
@@ -335,11 +343,12 @@ class _Page:
         elif token.kind == "end":
             if token.value == "br":
                 self.layout.end_line(0)
-            for name, mark in self.open.ended_by_end(token.value):
-                self._leave(name, mark)
+            ended = self.open.ended_by_end(token.value)
+            if not ended and token.value in _CONTINUED:
+                self._continued = [each for each in self._continued if each[0] != token.value]
+            self._leave_all(ended, ended[-1:])
         else:
-            for name, mark in self.open.ended_by_start(token.value):
-                self._leave(name, mark)
+            self._leave_all(self.open.ended_by_start(token.value), ())
             self._count(token.value)
             if token.value in VOID:
                 self._void(token)
@@ -347,6 +356,24 @@ class _Page:
                 self._begin_page(token.value, token.attributes)
             elif token.value not in _IGNORED and is_open(token):
                 self._enter(token.value, token.attributes)
+
+    def _leave_all(self, ended: Sequence[tuple[str, _Open]], closed: Sequence[tuple[str, _Open]]) -> None:
+        """Leave elements, the innermost first. Those that no tag of their own closed may be continued."""
+        left: list[tuple[str, Mapping[str, str]]] = []
+        for name, mark in ended:
+            self._leave(name, mark)
+            if mark.attributes is not None and (name, mark) not in closed:
+                left.insert(0, (name, mark.attributes))
+            if name in _CELLS:
+                left = self._continued = []
+        if left:
+            self._continued = [*self._continued, *left][:_MOST_CONTINUED]
+
+    def _continue(self) -> None:
+        """Open again what was never closed."""
+        waiting, self._continued = self._continued, []
+        for name, attributes in waiting:
+            self._enter(name, attributes)
 
     def _count(self, name: str) -> None:
         """Remember which of its siblings the next element is."""
@@ -357,6 +384,8 @@ class _Page:
             self._number += 1
 
     def _text(self, text: str) -> None:
+        if self._continued and not text.isspace():
+            self._continue()
         if self._in_title:
             self._title.append(self._seen(unescape_html(text)))
         elif not self._dropping and not self._is_seen:
@@ -420,6 +449,8 @@ class _Page:
         hides, look = self._hides(name, attributes)
         drops = hides or name in _NOISE or name in ("nav", "title")
         mark = _Open(drops, hides, silent=bool(self._dropping) or drops, look=self._look)
+        if name in _CONTINUED and (hides or look is not self._look):
+            mark.attributes = attributes
         if look is not self._look:
             self._look, self._counted, self._is_seen = look, False, look.is_seen
         self._nodes.append(_make_node(name, attributes, self._places) if self._sheet else _PLAIN_NODE)
