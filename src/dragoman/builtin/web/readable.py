@@ -226,7 +226,7 @@ _DEEPEST = 6
 # A browser continues these in the next block if nothing closes them. Only what hides or colours text matters here.
 _CONTINUED = names("a b big code em font i nobr s small strike strong tt u")
 _CELLS = names("caption object table td template th")
-_MOST_CONTINUED = 12
+_MOST_CONTINUED = 6
 
 _backticks = re.compile("`+")
 _style_comment = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
@@ -366,8 +366,9 @@ class _Page:
                 left.insert(0, (name, mark.attributes))
             if name in _CELLS:
                 left = self._continued = []
-        if left:
-            self._continued = [*self._continued, *left][:_MOST_CONTINUED]
+        for each in left:
+            if each not in self._continued and len(self._continued) < _MOST_CONTINUED:
+                self._continued = [*self._continued, each]
 
     def _continue(self) -> None:
         """Open again what was never closed."""

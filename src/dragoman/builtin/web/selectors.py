@@ -53,13 +53,17 @@ class Compound(Struct, frozen=True):
     def matches(self, node: Node) -> bool:
         if self.never or (self.name and self.name != node.name) or (self.id and self.id != node.id):
             return False
-        if not self.classes <= node.classes or not all(_has(node, each) for each in self.attributes):
+        if self.classes and not self.classes <= node.classes:
             return False
-        if not all(_is_at(node.places[which], step, first) for which, step, first in self.positions):
+        for which, step, first in self.positions:
+            if not _is_at(node.places[which], step, first):
+                return False
+        for wanted in self.attributes:
+            if not _has(node, wanted):
+                return False
+        if self.negated and any(each.matches(node) for each in self.negated):
             return False
-        if any(each.matches(node) for each in self.negated):
-            return False
-        return all(any(each.matches(node) for each in group) for group in self.options)
+        return all(any(each.matches(node) for each in group) for group in self.options) if self.options else True
 
     @property
     def counts_from_end(self) -> bool:
