@@ -122,6 +122,10 @@ WORDS = (
     "cat <<result\nx\nresult",
     "First I read the file.\n\n```python\nprint(1)\n```",
     "The tool_result field is set.",
+    "<|tool_call_begin|>functions.search<|tool_call_argument_begin|>{}",
+    '<|open|>tools<|sep|><|open|>call tool="read"<|sep|>',
+    "<｜tool▁call▁begin｜>function<｜tool▁sep｜>search",
+    "<|channel|>commentary to=functions.search<|message|>{}",
     "nothing at all",
     "",
 )

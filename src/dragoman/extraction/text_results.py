@@ -156,8 +156,11 @@ _ROLES = (
     r"|code_interpreter|user|human|system|developer)"
 )
 _OWN_ROLES = "(?:assistant|model|ai|bot|gpt|chatbot)"
-# A control token before the name of a role: the start of a turn. `_ends` knows those that end one.
-_STARTS = r"(?:<\|[^<>|\n]{1,60}\|?>|<(?:start_of_turn|seed:bos|bos|role)>|\]~b\]|\[\|)"
+# A control token before the name of a role: the start of a turn. The marks of calls stand before names of tools.
+_CALLS = "call|tool|function|action|open|close|sep|channel|message|constrain|python|argument|think|invoke"
+_STARTS = (
+    rf"(?:<\|(?![^<>|\n]{{0,60}}?(?:{_CALLS}))[^<>|\n]{{1,60}}\|?>|<(?:start_of_turn|seed:bos|bos|role)>|\]~b\]|\[\|)"
+)
 
 _TAGS = rf"<\s{{0,3}}{_PREFIX}(?P<tag>{_NAMES})(?:\s[^<>]{{0,400}})?/?>"
 _SQUARES = rf"\[\s{{0,3}}(?P<square>{_NAMES}|tool_content|inst)(?:\s[^\[\]\n]{{0,100}})?\](?![(\[:])"
