@@ -68,6 +68,11 @@ READERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
         "formats",
         lambda formats, text: feed(formats.parser("auto", TOOLS, loose=True), pieces(text)),
     ),
+    "control tokens": ("extraction.control_tokens", lambda tokens, text: tokens.break_tokens(whole(text)[0])),
+    "invented results": (
+        "extraction.text_results",
+        lambda results, text: results.strip_invented_results(whole(text)[0], beside_calls=True),
+    ),
     "arguments": ("args", lambda args, text: args.load(whole(text)[0], SCHEMA)),
     "arguments, in a string": ("args", lambda args, text: args.load(work.CountedText('{"x": "' + text), SCHEMA)),
     "arguments, in pieces": ("args", lambda args, text: partial(args.PartialObject(), pieces(text))),

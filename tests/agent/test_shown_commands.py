@@ -32,6 +32,7 @@ MARK = re.compile(r"\[redacted literal:[a-z0-9_]+\]")
         (f"echo {PLAIN} >> log", "echo [redacted literal:plain] >> log"),
         (f"mysql -p'{ODD}' shop", "mysql -p'[redacted literal:odd]' shop"),
         (f"tool --api-token {TOKEN} x", "tool --api-token [redacted literal:github_token] x"),
+        (f"curl --oauth2-bearer {TOKEN} x", "curl --oauth2-bearer [redacted literal:github_token] x"),
         (f"curl https://a.example/{TOKEN}", "curl https://a.example/[redacted literal:github_token]"),
         (f'mysql "-p{ODD}" shop', 'mysql "-p[redacted literal:odd]" shop'),
     ],
@@ -97,6 +98,11 @@ def test_a_literal_is_hidden_and_marked(command: str, shown: str) -> None:
         "PASSWORD=kT9vQ2xLw81m.sh python3 -c x",
         "python3 --password kT9vQ2xLw81m.py",
         "rm -rf --token /home/kT9vQ2xLw81m",
+        *(
+            f"{start} {TOKEN}"
+            for start in ("rm -rf --password", "rm -- --password", "tool x -- --token", "mv a --api-key")
+        ),
+        *(f"curl {option} {TOKEN}" for option in ("--anyauth", "--no-token", "--ask-password", "--with-token")),
         *(
             f"{start}{TOKEN}{end}"
             for start, end in (

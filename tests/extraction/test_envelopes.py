@@ -7,13 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError
-from dragoman.extraction.text_results import (
-    choose_boundary,
-    control_strings,
-    explain_results,
-    open_results,
-    seal_results,
-)
+from dragoman.extraction.control_tokens import control_strings
+from dragoman.extraction.text_results import choose_boundary, explain_results, open_results, seal_results
 from dragoman.types import Image, Text, ToolResult
 
 B = "7f3kQ2mPzx"

@@ -12,8 +12,8 @@ from tests.formats.strategies import NAMES, PLAIN, TOOLS
 
 from dragoman import formats
 from dragoman.errors import ConfigError
+from dragoman.extraction.control_tokens import control_strings
 from dragoman.extraction.text_history import Rendered, read_history, render_history
-from dragoman.extraction.text_results import control_strings
 from dragoman.formats import Format
 from dragoman.types import (
     Fault,

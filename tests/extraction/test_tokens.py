@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.formats.strategies import NAMES
 
 from dragoman import formats
-from dragoman.extraction.text_results import (
+from dragoman.extraction.control_tokens import (
     CHAT_TOKENS,
     MARK,
     MARK_END,
@@ -36,6 +36,9 @@ DISGUISES = {
     "with soft hyphens and tags inside": "\u00ad\U000e0041".join,
     "full-width": widen,
     "full-width, with joiners inside": lambda token: "\u2060".join(widen(token)),
+    "with control characters inside": "\x00\x0b\x7f\x85".join,
+    "with fillers inside": "\u3164\uffa0\u17b4\u2800".join,
+    "with characters inside that nobody assigned": "\ue000\ufff0\U000e0fff\ud800".join,
 }
 
 
@@ -48,6 +51,29 @@ def test_no_control_string_survives_in_any_disguise(disguise: str) -> None:
         assert look_at(token).text.lower() not in look_at(broken.text).text.lower()
         assert token_search().search(look_at(broken.text).text) is None
         assert mend_tokens(broken.text) == text
+
+
+# Tokens that no list of ours has: models that nobody heard of have others of the same shapes.
+UNLISTED = (
+    *("]~!b[", "]~b]", "[e~[", "]!p~[", "]<]image[>[", "]<]start of video[>[", "<mm:tool_calls>"),
+    *("<seed:bos>", "<seed:eos>", "</seed:cot_budget_reflect>", "<longcat_observation>", "<acme:tool_call>"),
+    *("<reserved_106>", "<reserved_special_token_7>", "<extra_id_0>", "<SPECIAL_10>", "<unused12>", "<mask:0>"),
+    *("[control_8]", "[UNUSED_TOKEN_145]", "[PAD200063]", "[BOS]", "[EOT]", "[sMASK]", "[start_header_id]"),
+    *("<role>", "</role>", "<_user>", "<用户>", "<BOS_TOKEN>", "<EOP_TOKEN>", "<EOT>", "<sep>", "<fim_prefix>"),
+    *("<|turn_start>", "<turn_end|>", "<acme|tool_call>", "[|user|]", "[|endofturn|]", ">>TITLE<<", "[NEW_TOOL_LIST]"),
+    *("<begin_of_image>", "<end_of_utterance>", "<end_message>", "<turn_end>", "<|any words at all|>"),
+)
+
+
+def test_the_shapes_of_control_tokens_are_known() -> None:
+    whole = [token for token in UNLISTED if token in ALL]
+    assert whole == [], "they show that a list is not needed"
+    texts = [disguise(token) for token in UNLISTED for disguise in DISGUISES.values() if disguise is not str.lower]
+    # A token in capitals may be an ordinary word in small letters, and the other way round.
+    cased = {str.upper(token) for token in UNLISTED} - set(UNLISTED)
+    kept = [text for text in texts if break_tokens(f"a {text} b").count == 0 and text not in cased]
+    assert kept == []
+    assert [text for text in texts if mend_tokens(break_tokens(text).text) != text] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -113,6 +139,11 @@ def test_how_it_is_broken(text: str, broken: str) -> None:
         "from functools import cache",
         "a |> f |> g",
         "~~~\ncode\n~~~\n```json\n{}\n```",
+        "x[mask] = 0; data[sep][pad_1] = a[0]~b[1] + y[e] ~z[0]; arr[special_case]",
+        "[tool]\n[tools]\n[unreleased]\n[img]x[/img] [TODO] [INFO] [USER] [SYSTEM] [x] [1] [^2] [a](b)",
+        "<start_date>1</start_date> <end_time> <end_user> <filename> <user> <repo_name> <ACCESS_TOKEN> <h1> <my_tool>",
+        "let x = [|1; 2|] in x |> f <| g; a <|> b; serve <start|stop>; if (a<b||c>d); cat <<EOF >>file; <$> >>= <<",
+        "std::vector<int> <T extends Foo> <e@example.com> <https://a.b/c_1> <system.web> <mask id='a'> <role name='a'>",
         "日本語、ｶﾅ、ＡＢＣ",
         "‹guillemets› «and» more",
         "\ud800 half a character",

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.formats.odd_cases import TOOLS, Rows, account, calls_of, tool, write, write_checked
 
+from dragoman import formats
 from dragoman.errors import CannotExpress
 from dragoman.formats.catalogue.other_rows import LINE_ROWS
 from dragoman.toolset import Toolset
@@ -86,6 +87,13 @@ OFFERED: dict[str, list[tuple[str, list[tuple[str, dict[str, Any]]]]]] = {
         (">>>python\nprint(1)\n>>>ping\n{}", [("python", {"code": "print(1)"}), ("ping", {})]),
     ],
 }
+
+
+def test_what_a_model_observes_after_its_own_action_is_invented() -> None:
+    text = "Action: search\nAction Input: x\nObservation: MADE UP\n\nMADE UP\nThought: so be it\nFinal Answer: 5"
+    parsed = formats.parse(text, "react", TOOLS)
+    assert [(call.name, call.arguments) for call in parsed.calls] == SEARCH
+    assert parsed.text.split("\n") == ["", "Thought: so be it", "Final Answer: 5"]
 
 
 @pytest.mark.parametrize(

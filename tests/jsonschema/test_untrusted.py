@@ -10,6 +10,7 @@ from dragoman.jsonschema.untrusted import BadSchema, TextRules, accept_schema, w
 
 RULES = TextRules(
     has_hidden=lambda text: "\u200b" in text,
+    has_token=lambda text: "<|" in text,
     clean_text=lambda text, limit: text.strip()[:limit],
     clean_line=lambda text, limit: " ".join(text.split())[:limit],
 )
@@ -42,6 +43,12 @@ def test_a_schema_is_copied_cleaned_and_closed() -> None:
         ({"description": "x" * 3_000}, "the limit is 2000"),
         ({"properties": {"a": {"title": 5, "enum": ["b\u200b"]}}}, "hides characters"),
         ({"properties": {"a\u200b": True}}, "hides characters in the name"),
+        ({"properties": {"<|a|>": True}}, "contains a control token"),
+        ({"properties": {"a": {"enum": ["b", {"c": ["<|a|>"]}]}}}, "contains a control token"),
+        ({"properties": {"a": {"const": {"description": "<|a|>"}}}}, "contains a control token"),
+        ({"properties": {"a": {"pattern": "<|a|>"}}}, "contains a control token"),
+        ({"$defs": {"<|a|>": True}}, "contains a control token"),
+        ({"properties": {"a": True}, "required": ["<|a|>"]}, "contains a control token"),
         ({"properties": {"a": {"$ref": "https://example.com/schema"}}}, "refers to another document"),
         ({"properties": {"a": {"type": "strin"}}}, "is not a valid JSON Schema"),
     ],
@@ -49,6 +56,13 @@ def test_a_schema_is_copied_cleaned_and_closed() -> None:
 def test_a_schema_is_refused_with_the_reason(schema: Any, why: str) -> None:
     with pytest.raises(BadSchema, match=why):
         accept(schema)
+
+
+def test_control_tokens_are_left_out_where_they_have_no_effect() -> None:
+    words = {"default": "<|a|>", "examples": ["b", "<|a|>"], "x-note": [{"y": "<|a|>"}], "<|a|>": 1}
+    kept = {"type": "string", "examples": ["b"], "default": "b", "x-note": "c"}
+    schema = {"properties": {"a": {"type": "string", **words}, "b": kept}}
+    assert accept(schema)["properties"] == {"a": {"type": "string"}, "b": kept}
 
 
 def test_data_in_a_schema_is_not_read_as_keywords() -> None:

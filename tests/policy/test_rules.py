@@ -271,6 +271,14 @@ ADDRESSES = [
     ("https://example.org/docs/**", "https://example.org/docs/../admin", False, True),
     ("https://example.org/docs/**", "https://example.org/docs/%2e%2e/admin", False, True),
     ("https://example.org/admin/**", "https://example.org/docs/%2e%2e/admin", False, True),
+    *(
+        (f"https://example.org/{folder}/**", f"https://example.org/docs/{step}/admin", False, True)
+        for step in ("..;", "..;x=1", "%2e%2e;", "%252e%252e", "%25252e.", "..%20", "．．", "%EF%BC%8E.", "x%2f..%2f..")
+        for folder in ("docs", "admin")
+    ),
+    ("https://example.org/docs/**", "https://example.org/docs/%c0%ae%c0%ae/admin", False, True),
+    ("https://example.org/docs/**", "https://example.org/docs/a;b=1/c%20d/100%25", True, True),
+    ("https://example.org/docs/**", "https://example.org/docs/v1..2/a...b", True, True),
     ("https://example.org/admin/**", "https://example.org/%61dmin/x", False, True),
     ("https://*.example.org/**", "https://a.example.org/x", True, True),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -136,7 +137,7 @@ def says(text: str, value: str) -> bool:
     """Whether somebody who decodes the text reads the secret in it."""
     secrets = Secrets([value])
     found = any(secrets.decoded.stand_in(reading.text) for reading in readings(text))
-    return found or any(secrets.digits.stand_in(dump.text) for dump in dumps(text))
+    return found or any(True for dump in dumps(text) for _ in secrets.find_in_dump(dump))
 
 
 CASES = [(name, each) for name in SECRETS for each in ENCODINGS if name != "short" or each not in LONG_ONLY]
@@ -151,6 +152,62 @@ def test_an_encoding_is_hidden_in_any_pieces(name: str, encoding: str) -> None:
     assert shown.startswith("some text before\n") and shown.endswith("after it 12 34\n")
     for size in (1, 3, 16):
         assert scrub(text, value, size) == shown, size
+
+
+def _cells(data: bytes, base: str, size: int, order: str) -> list[str]:
+    digits = {"d": 0, "o": -(-8 * size // 3), "x": 2 * size, "b": 8 * size}[base]
+    words = (data[at : at + size] for at in range(0, len(data), size))
+    return [format(int.from_bytes(word, order), f"0{digits}{base}" if digits else base) for word in words]  # type: ignore[arg-type]
+
+
+FRAMES: dict[str, Callable[[list[list[str]]], str]] = {
+    "od": lambda rows: "\n".join(
+        f"{16 * at:07o} " + " ".join(f"{cell:>3}" for cell in row) for at, row in enumerate(rows)
+    ),
+    "od -An": lambda rows: "\n".join("  " + "   ".join(row) for row in rows),
+    "hexdump -C": lambda rows: "\n".join(
+        f"{16 * at:08x}  {'  '.join(row)}  |12 34 text|" for at, row in enumerate(rows)
+    ),
+    "xxd": lambda rows: "\n".join(f"{16 * at:08x}: {' '.join(row)}  12 34 text" for at, row in enumerate(rows)),
+    "one to a line": lambda rows: "\r\n".join(cell for row in rows for cell in row),
+    "semicolons": lambda rows: ";".join(cell for row in rows for cell in row),
+    "array": lambda rows: "[" + ", ".join(f"'0x{cell}'" for row in rows for cell in row) + "]",
+    "YAML": lambda rows: "\n".join(f"- {cell}" for row in rows for cell in row),
+    "object": lambda rows: str({str(at): cell for at, cell in enumerate(cell for row in rows for cell in row)}),
+    "functions": lambda rows: "+".join(f"chr({cell})" for row in rows for cell in row),
+}
+
+
+def test_dumps_and_lists_in_every_base_and_order_are_hidden() -> None:
+    shown: list[tuple[object, ...]] = []
+    for name in ("plain", "umlauts"):
+        value = SECRETS[name]
+        for before, base, size, order in itertools.product(("", "abc"), "doxb", (1, 2, 4, 8), ("little", "big")):
+            if (base == "b" and size > 1) or (size == 1 and order == "big"):
+                continue
+            cells = _cells(f"{before}{value} and".encode(), base, size, order)
+            rows = [cells[at : at + 16 // size] for at in range(0, len(cells), 16 // size)]
+            for frame, write in FRAMES.items():
+                text = f"before it\n{write(rows)}\n"
+                hidden = scrub(text, value)
+                if "[redacted:known]" not in hidden or (before and scrub(text, value, 7) != hidden):
+                    shown.append((name, before, base, size, order, frame, hidden))
+    assert shown == []
+
+
+def test_other_numbers_are_hidden() -> None:
+    value = SECRETS["plain"]
+    raw = value.encode()
+    lists = {
+        "octal in Python": str([oct(byte) for byte in raw]),
+        "binary in Python": str([bin(byte) for byte in raw]),
+        "backwards": str([*reversed(raw)]),
+        "one number": str(int.from_bytes(raw, "big")),
+        "a repeated line": "0000000 172\n*\n0000002 " + "\n0000003 ".join(f"{byte:03o}" for byte in b"-key-9"),
+        "one character to a line": "".join(f"{at:6}\t{each}\n" for at, each in enumerate(value, 1)),
+    }
+    secrets = Secrets({"known": value, "other": "zz-key-9"})
+    assert [name for name, text in lists.items() if not secrets.may_occur(text)] == []
 
 
 @pytest.mark.parametrize("alphabet", [base64.b64encode, base64.urlsafe_b64encode])

@@ -88,6 +88,16 @@ _START_OTHERS = word_set(
 # A name with one of these says that its value is a secret. Anything else that looks like one may name a program, a file
 # or a host.
 _TELLING = re.compile(r"pass|pwd|token|secret|key|auth|credential|bearer|cookie", re.IGNORECASE).search
+# An option whose next word is a secret. `--ask-password x` and `--anyauth x` only end like one.
+_TAKES_SECRET = re.compile(
+    r"--(?!(?:no|ask|any|use|show|list|delete|rotate|prompt|skip|save|with|without)(?:-|auth))[\w-]*?"
+    r"(?:pass(?:word|wd|phrase)?|pwd|token|secret|key|auth|credentials?|bearer|cookie)",
+    re.IGNORECASE,
+).fullmatch
+# They have no such option: every word of theirs may be a file.
+_CHANGE_FILES = word_set(
+    "rm rmdir unlink shred mv cp ln dd tee truncate install chmod chown chgrp touch mkdir mkfifo mknod tar rsync cpio"
+)
 _HOST = re.compile(r"://[^/?#]*\Z").search
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=\Z").search
 _CLIENTS = word_set("psql mysql sqlite3")
@@ -148,7 +158,10 @@ def _is_secret_by_place(read: CommandLine, whole: str, hidden: str) -> bool:
             return False
         if any(whole in each.target for each in one.redirections):
             return False
-        for option, word in zip(("", *one.words), (*one.words, ""), strict=True):
+        options = one.words[: one.words.index("--")] if "--" in one.words else one.words
+        for index, word in enumerate(one.words):
+            # After `--`, every word is an operand.
+            option = one.words[index - 1] if 0 < index < len(options) and program not in _CHANGE_FILES else ""
             if whole in word and not _is_marked_as_secret(option, word, whole, hidden):
                 return False
         for word in one.assignments:
@@ -161,7 +174,7 @@ def _is_secret_by_place(read: CommandLine, whole: str, hidden: str) -> bool:
 def _is_marked_as_secret(option: str, word: str, whole: str, hidden: str) -> bool:
     before, _, after = word.partition(whole)
     if not before:
-        return option.startswith("--") and _TELLING(option) is not None and "/" not in hidden
+        return not after and _TAKES_SECRET(option) is not None and "/" not in hidden
     if _HOST(before):
         # The name of a user and a password precede the host, which is always shown.
         return "@" not in hidden and "@" in re.split(r"[/?#]", after, maxsplit=1)[0]

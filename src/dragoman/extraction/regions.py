@@ -18,7 +18,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from dragoman.extraction.text_results import control_strings
+from dragoman.extraction.control_tokens import control_strings
 from dragoman.formats.thinking import pairs
 from dragoman.formats.unmarked import RESULT_TAGS
 
@@ -167,6 +167,14 @@ class SpanList:
             start = max(start, last)
         kept.append(text[start : max(start, end)])
         return "".join(kept)
+
+
+def find_code(text: str) -> SpanList:
+    """Return the code blocks and code spans of a text. A block that is never closed may have been none."""
+    none = SpanList(())
+    blocks = Blocks(text, none)
+    fences = SpanList(blocks.fences[:-1] if blocks.is_open else blocks.fences)
+    return SpanList([*fences, *_find_code_spans(text, none, fences, blocks.breaks)])
 
 
 class _Plain(Struct, frozen=True):

@@ -13,13 +13,10 @@ from msgspec.structs import replace
 from dragoman import formats
 from dragoman.errors import CannotExpress
 from dragoman.events import CallBroken, CallEnded
+from dragoman.extraction.control_tokens import MARK, break_everything, break_tokens, mend_tokens
 from dragoman.extraction.text_results import (
-    MARK,
     Envelope,
-    break_everything,
-    break_tokens,
     choose_boundary,
-    mend_tokens,
     open_results,
     seal_results,
     strip_invented_results,
@@ -275,7 +272,7 @@ class _Renderer:
             elif said and isinstance(part, Text) and part.text.strip():
                 self._lose("moved", turn, "text after a call was moved before it")
                 break
-        text, invented = strip_invented_results(join_texts(turn.parts))
+        text, invented = strip_invented_results(join_texts(turn.parts), beside_calls=said)
         if invented:
             self._lose("dropped", turn, "a result that the model made up was left out")
         return text.strip()

@@ -1,231 +1,22 @@
-"""Tool results for text models, in envelopes that content cannot forge, with control strings neutralised."""
+"""Tool results for text models, in envelopes that content cannot forge, and results that a model invented."""
 
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
-
-from msgspec import Struct
 
 from dragoman.characters import unescape_html
 from dragoman.errors import ConfigError
+from dragoman.extraction.control_tokens import break_tokens, mend_tokens
+from dragoman.extraction.regions import find_code
 from dragoman.extraction.text_views import look_at
-from dragoman.formats.plan import compile_entries
-from dragoman.formats.registry import get, rows
-from dragoman.formats.renderer import write_template
-from dragoman.formats.template import Format, Many, Maybe, Node, compile_template
-from dragoman.formats.template import Literal as LiteralNode
-from dragoman.formats.thinking import pairs
-from dragoman.types import ToolCall, ToolResult
+from dragoman.formats.unmarked import RESULT_TAGS
+from dragoman.types import ToolResult
 from dragoman.wire.values import plain_result, read_result
-
-# --------------------------------------------------------------------------------------------------------------------
-# Control strings: the tokens of chat templates, call markers and result tags of every model family.
-#
-# Inside a tool result they are data. A tokenizer that reads special tokens out of plain text, or a model that takes
-# them as its own, misreads them. So this module knows them; they come from the catalogue of formats where it has them.
-
-CHAT_TOKENS: dict[str, tuple[str, ...]] = {
-    "ChatML": ("<|im_start|>", "<|im_end|>", "<|im_sep|>", "<|endoftext|>"),
-    "Llama 3": (
-        *("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
-        *("<|eot_id|>", "<|eom_id|>", "<|python_tag|>", "<|header_start|>", "<|header_end|>", "<|eot|>"),
-    ),
-    "Llama 2 and Mistral": (
-        *("<s>", "</s>", "<unk>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"),
-        *("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
-        *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]", "[MODEL_SETTINGS]", "[/MODEL_SETTINGS]"),
-    ),
-    "Gemma": (
-        *("<bos>", "<eos>", "<pad>", "<start_of_turn>", "<end_of_turn>", "<|turn>", "<turn|>"),
-        *("<|tool>", "<tool|>", "<|tool_response>", "<tool_response|>"),
-        *("<start_function_declaration>", "<end_function_declaration>"),
-        *("<start_function_response>", "<end_function_response>"),
-    ),
-    "DeepSeek": (
-        *("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"),
-        *("<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>", "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"),
-    ),
-    "Phi and others with plain roles": ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|end|>"),
-    "GLM": ("[gMASK]", "<sop>", "<eop>", "<|observation|>"),
-    "Cohere": ("<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|SYSTEM_TOKEN|>", "<|USER_TOKEN|>"),
-    "harmony": ("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|call|>", "<|return|>"),
-}
-"""The tokens of chat templates around messages. Tags of reasoning come from the catalogue."""
-
-RESULT_TAGS = ("tool_result", "tool_results", "tool_response", "function_result", "function_results")
-"""The tags around results. `function_response` and the like are spellings of these."""
-_RESULTS = tuple(f"{opener}{tag}" for tag in (*RESULT_TAGS, "function_response") for opener in ("<", "</"))
-
-# Any words between bars, as in chat templates and their forgeries; and the lines of our own envelope.
-_FREE_FORMS = r"<(?=\|[^<>|\n]{1,80}\|>|<(?:result|end)[ \t][^<>\n]{1,400}>>)"
-
-_TOO_COMMON = frozenset(("```", "```json", "~~~"))
-_begins_like_a_token = re.compile(r"[<\[\]`~◁]").match
-_tags = re.compile(r"</?[A-Za-z_][\w:.\-]*\|?(?:>|(?= ))|\[/?[A-Z_]+\]").findall
-_SAMPLE = ToolCall("", "zz_name", {"zz_key": "zz_value", "zz_other": 1})
-
-
-def control_strings(family: str | None = None) -> frozenset[str]:
-    """Return the control strings of one format, or of all formats; always including those of chat templates.
-
-    Plain words that some formats use as markers (`Action:`, `functools`) are not included: no tokenizer knows them.
-    """
-    found = {token for tokens in CHAT_TOKENS.values() for token in tokens}
-    found.update(_RESULTS)
-    found.update(tag for pair in pairs(named=False) for tag in pair)
-    for row in _family(family):
-        found.update(_strings_of(row))
-    return frozenset(token for marker in found if _is_token(token := _without_words(marker)))
-
-
-def _family(family: str | None) -> tuple[Format, ...]:
-    return tuple(rows()) if family is None or family == "auto" else (get(family),)
-
-
-def _without_words(marker: str) -> str:
-    """Return the last part of a marker: to break `function call<|role_sep|>` it is enough to break its second half."""
-    bar = marker.find("<|")
-    return marker[bar:] if bar > 0 and marker[0].isalpha() else marker
-
-
-def _is_token(marker: str) -> bool:
-    return len(marker) > 2 and _begins_like_a_token(marker) is not None and marker not in _TOO_COMMON
-
-
-def _strings_of(row: Format) -> Iterator[str]:
-    """Return every string in a row that is markup and not content."""
-    yield from (opener for entry in compile_entries(row, named=True) for opener in entry.openers)
-    yield from (tag.strip() for tag in row.section or ())
-    yield from row.drop
-    yield from (tag.strip() for pair in row.thinking for tag in pair)
-    for spellings in row.spellings.values():
-        yield from spellings
-    for source in (row.template, *row.also):
-        yield from _literals(compile_template(source)) if source else ()
-    # Custom readers know their end markers themselves; an example that they write shows them.
-    yield from (tag for tag in _tags(write_template([_SAMPLE], row)) if "zz_" not in tag)
-
-
-def _literals(nodes: Iterable[Node]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, LiteralNode):
-            yield node.text
-        elif isinstance(node, Many | Maybe):
-            yield from _literals(node.body)
-
-
-# ---- the search ------------------------------------------------------------------------------------------------------
-
-_searches: dict[tuple[int, ...], tuple[tuple[Format, ...], re.Pattern[str]]] = {}
-
-
-def token_search(family: str | None = None) -> re.Pattern[str]:
-    """Return a search for the first character of every control string in a view, including overlapping ones."""
-    chosen = _family(family)
-    key = tuple(map(id, chosen))
-    kept = _searches.get(key)
-    if kept is None:
-        # The rows are stored with their search, so that no other row can get the same id.
-        kept = _searches[key] = (chosen, _compile(control_strings(family)))
-    return kept[1]
-
-
-def _compile(tokens: Iterable[str]) -> re.Pattern[str]:
-    by_first: dict[str, set[str]] = {}
-    for token in tokens:
-        seen = look_at(token).text.lower()
-        by_first.setdefault(seen[0], set()).add(seen[1:])
-    branches = [re.escape(first) + f"(?={_alternatives(rests)})" for first, rests in sorted(by_first.items())]
-    return re.compile("|".join([*branches, _FREE_FORMS]), re.IGNORECASE)
-
-
-def _alternatives(words: set[str]) -> str:
-    """Return a pattern for any of these words with a cost independent of their number; a prefix covers the rest."""
-    if "" in words:
-        return ""
-    by_first: dict[str, set[str]] = {}
-    for word in words:
-        by_first.setdefault(word[0], set()).add(word[1:])
-    branches = [re.escape(first) + _alternatives(rests) for first, rests in sorted(by_first.items())]
-    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Control strings, broken so that they have no effect, and restored byte for byte.
-#
-# The first character of each is replaced: `<tool_call>` becomes `⧼tool_call>`, `[INST]` becomes `⧼5b⧽INST]`. If a text
-# contains the mark itself, the mark is doubled. So the original text can be restored from the broken one.
-
-MARK, MARK_END = "⧼", "⧽"
-_marked = re.compile(f"{MARK}(?:({MARK})|([0-9a-f]{{1,6}}){MARK_END})?").sub
-_reads_on = re.compile(f"{MARK}|[0-9a-f]{{1,6}}{MARK_END}").match
-_mark = re.compile(MARK).finditer
-_could_begin = re.compile(r"^[ \t]*[^\s]|[<\[{(`~:>=|/]", re.MULTILINE).finditer
-_MOST_NAMED = 20
-
-
-class NeutralizedText(Struct, frozen=True):
-    """A text with broken control strings."""
-
-    text: str
-    count: int = 0
-    """The number of broken control strings."""
-    found: tuple[str, ...] = ()
-    """The start of the first of them, for reports."""
-
-
-def break_tokens(text: str, family: str | None = None) -> NeutralizedText:
-    """Break every control string of a model family, given as the name of its format; None means all families.
-
-    They are found in any case, in compatibility forms (`＜`), and with invisible characters inside.
-    """
-    view = look_at(text)
-    starts = [match.start() for match in token_search(family).finditer(view.text)]
-    if not starts and MARK not in text:
-        return NeutralizedText(text)
-    named = tuple(dict.fromkeys(view.text[start : start + 24] for start in starts[:_MOST_NAMED]))
-    return NeutralizedText(_break_at(text, map(view.origin, starts)), len(starts), named)
-
-
-def break_everything(text: str) -> str:
-    """Break everything that could start a call in any format, even without a marker; `mend_tokens` restores it.
-
-    The result is hard to read. It is only for texts that would otherwise be read as calls.
-    """
-    return _break_at(text, (match.end() - 1 for match in _could_begin(text)))
-
-
-def _break_at(text: str, starts: Iterable[int]) -> str:
-    places = dict.fromkeys(starts, True)
-    places.update((match.start(), False) for match in _mark(text))
-    pieces: list[str] = []
-    end = 0
-    for place in sorted(places):
-        # The mark alone replaces `<`, unless the next characters would be read as part of a longer mark.
-        bare = text[place] == "<" and place + 1 not in places and _reads_on(text, place + 1) is None
-        mark = MARK if bare else f"{MARK}{ord(text[place]):x}{MARK_END}"
-        pieces += (text[end:place], mark if places[place] else MARK + MARK)
-        end = place + 1
-    return "".join([*pieces, text[end:]])
-
-
-def mend_tokens(text: str) -> str:
-    """Return the text before `break_tokens`, byte for byte."""
-    return _marked(_restore, text) if MARK in text else text
-
-
-def _restore(match: re.Match[str]) -> str:
-    doubled, code = match.groups()
-    if doubled:
-        return MARK
-    if not code:
-        return "<"
-    number = int(code, 16)
-    return chr(number) if number <= 0x10FFFF else match.group()  # a number that no broken text contains
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # Results for models that read only text, in an envelope that content cannot forge.
@@ -349,15 +140,72 @@ def _open_all(text: str, boundary: str) -> list[ToolResult]:
 # Results that a model invented: after its call it continues with what the tool might have returned.
 #
 # Only tools produce results. Nothing in this package reads a result out of an assistant's text. Text that looks like
-# one is removed before the reply becomes part of the history, because the model would believe it.
+# one is removed before the reply becomes part of the history, because the model would believe it. The same applies to
+# the turns of others: a model that does not stop writes the next message of the user as well.
+#
+# The marks are compared as a tokenizer would read them: in any case, and with blanks, dashes or nothing between words.
 
-_TAG_NAMES = "|".join([*RESULT_TAGS, "function_response"])
-# Only at the start of a line, or directly after a tag such as the end of a call: a tag in a sentence is just a word.
-_opener = re.compile(
-    rf"(?:(?<=>)|^[ \t]*)(?:<<result[ \t]+(?P<boundary>[^\s<>]{{1,128}})[^<>\n]{{0,400}}>>"
-    rf"|<(?P<tag>{_TAG_NAMES})(?:\s[^<>]{{0,400}})?>)",
+_GAP = r"[\s_▁\-]{0,3}"
+_NAMES = "|".join(tag.replace("_", _GAP) for tag in sorted(RESULT_TAGS, key=len, reverse=True))
+_PREFIX = r"(?:(?!start|begin|end)[a-z0-9\-]{1,20}[:_])??"
+"""The prefix of a vendor, as in `<seed:tool_result>`."""
+_WEAK_NAMES = "results?|outputs?|observations?"
+"""Names that also occur in answers. They count only beside a call."""
+_ROLES = (
+    rf"(?:{_NAMES}|tools?|functions?(?:\.[\w.\-]{{1,100}})?|ipython|observation|environment|plugin|interpreter"
+    r"|code_interpreter|user|human|system|developer)"
+)
+_OWN_ROLES = "(?:assistant|model|ai|bot|gpt|chatbot)"
+# A control token before the name of a role: the start of a turn. The marks of calls stand before names of tools.
+_CALLS = "call|tool|function|action|open|close|sep|channel|message|constrain|python|argument|think|invoke"
+_STARTS = (
+    rf"(?:<\|(?![^<>|\n]{{0,60}}?(?:{_CALLS}))[^<>|\n]{{1,60}}\|?>|<(?:start_of_turn|seed:bos|bos|role)>|\]~b\]|\[\|)"
+)
+
+_TAGS = rf"<\s{{0,3}}{_PREFIX}(?P<tag>{_NAMES})(?:\s[^<>]{{0,400}})?/?>"
+_SQUARES = rf"\[\s{{0,3}}(?P<square>{_NAMES}|tool_content|inst)(?:\s[^\[\]\n]{{0,100}})?\](?![(\[:])"
+_TOKENS = (
+    rf"<\|(?![^<>|\n]*(?:end|eot))(?:[^<>|\n]{{0,40}}?(?:{_NAMES}|observation)[^<>|\n]{{0,40}}|{_ROLES}(?:_token)?)\|?>"
+    rf"|<(?:start|begin)_(?:of_)?(?:{_NAMES})>"
+)
+_TURNS = rf"{_STARTS}[ \t]{{0,4}}{_ROLES}\b"
+_ends_head = re.compile(r"[ \t]{0,4}(?:[\n<\[|]|\Z|\w{1,20}=)").match
+_FRAMES = r"<\|[^<>|\n]{0,40}(?:end|eot|eom|eos|start)[^<>|\n]{0,40}\|>|</s>|<eos>|<end_of_turn>"
+"""Tokens before and after a turn, which belong to nothing else."""
+_FENCES = rf"^ {{0,3}}(?P<fence>`{{3,}}|~{{3,}})[ \t{{.]{{0,4}}(?:{_NAMES})\b[^`\n]*$"
+_ENVELOPES = r"<<[ \t]{0,3}result[ \t]+(?P<boundary>[^\s<>]{1,128})[^<>\n]{0,400}>>"
+_strong_mark = re.compile(
+    rf"(?P<envelope>{_ENVELOPES})|{_TAGS}|{_SQUARES}|(?P<lead>(?:(?:{_FRAMES})\s{{0,20}}){{0,3}})(?:(?P<token>{_TOKENS})|(?P<turn>{_TURNS}))"
+    rf"|{_FENCES}",
     re.IGNORECASE | re.MULTILINE,
 )
+_any_mark = re.compile(
+    rf"{_strong_mark.pattern}|<\s{{0,3}}(?P<weak_tag>{_WEAK_NAMES})(?:\s[^<>]{{0,400}})?/?>"
+    rf"|^ {{0,3}}(?P<weak_fence>`{{3,}}|~{{3,}})[ \t]{{0,3}}(?:{_WEAK_NAMES})[ \t]*$"
+    rf"|^[ \t]{{0,20}}(?P<label>(?:observation|{_NAMES})[ \t]{{0,3}}:(?!//))"
+    rf'|(?P<message>\{{\s{{0,20}}"(?:role|type)"\s{{0,20}}:\s{{0,20}}"(?:{_ROLES}|function_call_output)")',
+    re.IGNORECASE | re.MULTILINE,
+)
+_closing_tag = re.compile(rf"<\s{{0,3}}/\s{{0,3}}{_PREFIX}({_NAMES}|{_WEAK_NAMES})\s{{0,3}}>", re.IGNORECASE)
+_closing_square = re.compile(rf"\[\s{{0,3}}/\s{{0,3}}({_NAMES}|inst)\s{{0,3}}\]", re.IGNORECASE)
+_OWN_TURNS = (
+    rf"(?:<\|{_OWN_ROLES}(?:_token)?\|>|{_STARTS}[ \t]{{0,4}}{_OWN_ROLES}\b(?:<\|[^<>|\n]{{1,60}}\|>|\|\]|</role>)?)"
+)
+_WORD_END = r"(?:end|eot|eom|eos|return|endof[a-z]{1,12})"
+_ends = re.compile(
+    rf"(?:<\|(?![^<>|\n]*(?:header|of_role))(?:[^<>|\n]{{0,40}}[^<>|\na-z])?{_WORD_END}(?:[^<>|\na-z][^<>|\n]{{0,40}})?\|?>"
+    r"|</s>|<(?:seed:)?eos>|<end_of_turn>|<(?:turn|tool_response)\|>|\[e~\[|\[\|endofturn\|\]"
+    rf"|<end_(?:of_)?(?:{_NAMES})>|\[/(?:{_NAMES})\]"
+    rf"|(?={_OWN_TURNS}))",
+    re.IGNORECASE,
+)
+_tail = re.compile(rf"(?:\s{{0,20}}(?:{_OWN_TURNS}|{_FRAMES}))*", re.IGNORECASE).match
+
+_paragraph_end = re.compile(r"(?=\n[ \t]*\n|\n[ \t]*(?:thought|action|final answer)[ \t]*:)", re.IGNORECASE)
+
+_LINE_BREAKS = dict.fromkeys(map(ord, "\r\x85\u2028\u2029"), "\n")
+_MOST_BLANKS = 80
+_squeeze = partial(re.compile(r"[\s_▁\-]+|s\Z", re.IGNORECASE).sub, "")
 
 
 class Stripped(NamedTuple):
@@ -367,31 +215,119 @@ class Stripped(NamedTuple):
     found: tuple[str, ...]
 
 
-def strip_invented_results(text: str) -> Stripped:
-    """Remove every result from an assistant's text. An unclosed result reaches to the end.
+def strip_invented_results(text: str, *, beside_calls: bool = False) -> Stripped:
+    """Remove every result and every turn of another role from an assistant's text. An unclosed one reaches to the end.
 
-    Pass the text without its calls: an argument may contain such a tag, and there it is data.
+    Pass the text without its calls: an argument may contain such a tag, and there it is data. A mark counts at the
+    start of a line or directly after another tag: in a sentence or in code it is a word. `beside_calls` says that the
+    message has calls. Then nobody explains tags: marks also count in code blocks, and closed ones within a line.
     """
-    folded = ""
+    if not text:
+        return Stripped(text, ())
     kept: list[str] = []
     found: list[str] = []
     place = 0
-    while (match := _opener.search(text, place)) is not None:
-        if not folded:
-            folded = _lower(text)
-        boundary, tag = match.group("boundary", "tag")
-        closer = f"<<end {boundary}>>" if boundary else f"</{tag}>"
-        closing = folded.find(_lower(closer), match.end())
-        end = len(text) if closing < 0 else closing + len(closer)
-        kept.append(text[place : match.start()])
-        found.append(text[match.start() : end])
+    for start, end in _Search(text, beside_calls=beside_calls).find():
+        kept.append(text[place:start])
+        found.append(text[start:end])
         place = end
     return Stripped("".join([*kept, text[place:]]), tuple(found)) if found else Stripped(text, ())
 
 
-def _lower(text: str) -> str:
-    """Convert only ASCII to lower case, so that every character keeps its position."""
-    return text.translate(_ASCII_LOWER)
+class _Search:
+    def __init__(self, text: str, *, beside_calls: bool) -> None:
+        # Each character is replaced by one character, so the positions remain.
+        self._lines = text.translate(_LINE_BREAKS)
+        self._view = look_at(self._lines)
+        self._seen = self._view.text
+        self._beside_calls = beside_calls
+        self._code = find_code(self._lines) if "`" in text or "~~~" in text else None
+        self._missing: set[str] = set()
+        """Closers that do not occur in the rest of the text."""
 
+    def find(self) -> Iterator[tuple[int, int]]:
+        place = 0
+        search = (_any_mark if self._beside_calls else _strong_mark).search
+        while (mark := search(self._seen, place)) is not None:
+            place = mark.end()
+            start = max(mark.start(), mark.end("lead"))
+            is_first = self._stands_first(start)
+            if self._is_code(mark, start, is_first=is_first) or not self._counts(mark, is_first=is_first):
+                continue
+            end = self._find_end(mark, is_first=is_first)
+            if end is None and is_first:
+                end = len(self._seen)
+            if end is not None:
+                place = _tail(self._seen, end).end()  # type: ignore[union-attr]  # it matches nothing as well
+                origin = self._view.origin(place) if place < len(self._seen) else len(self._lines)
+                yield self._view.origin(mark.start()), origin
 
-_ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+    def _counts(self, mark: re.Match[str], *, is_first: bool) -> bool:
+        if is_first:
+            return True
+        # In a sentence, words follow the name of the role.
+        return self._beside_calls and (not mark["turn"] or _ends_head(self._seen, mark.end()) is not None)
+
+    def _stands_first(self, start: int) -> bool:
+        """Whether only blanks precede a mark in its line, or the end of a tag, a token or an object."""
+        before = self._seen[max(0, start - _MOST_BLANKS) : start]
+        line = before.rpartition("\n")[2]
+        if before[-1:] in (">", "]", "}", "~"):
+            return True
+        return not line.strip() and (len(line) < len(before) or start <= _MOST_BLANKS)
+
+    def _is_code(self, mark: re.Match[str], start: int, *, is_first: bool) -> bool:
+        if self._code is None or mark.lastgroup in ("fence", "weak_fence"):
+            return False
+        span = self._code.around(self._view.origin(start))
+        if span is None:
+            return False
+        is_block = "\n" in self._lines[span[0] : span[1]].strip()
+        return not (is_block and is_first and self._beside_calls)
+
+    def _find_end(self, mark: re.Match[str], *, is_first: bool) -> int | None:
+        """Return where a result ends; None if it is never closed."""
+        if boundary := mark["boundary"]:
+            pattern = re.compile(rf"<<[ \t]{{0,3}}end[ \t]+{re.escape(boundary)}[ \t]{{0,3}}>>", re.IGNORECASE)
+            return self._search(pattern, mark.end()) if is_first else None
+        groups = mark.groupdict()
+        if fence := mark["fence"] or groups.get("weak_fence"):
+            pattern = re.compile(rf"^ {{0,3}}{re.escape(fence)}{fence[0]}*[ \t]*$", re.MULTILINE)
+            return self._search(pattern, mark.end())
+        if groups.get("label"):
+            return self._search(_paragraph_end, mark.end())
+        if groups.get("message"):
+            return self._read_json(mark.start()) if is_first else None
+        if mark["token"] or mark["turn"]:
+            return self._search(_ends, mark.end())
+        if mark.group().endswith("/>"):
+            return mark.end()
+        name = _squeeze((mark["tag"] or groups.get("weak_tag") or mark["square"]).lower())
+        if mark["square"]:
+            name = "toolresult" if name == "toolcontent" else name
+            return self._find_closer(_closing_square, name, mark.end())
+        return self._find_closer(_closing_tag, name, mark.end())
+
+    def _search(self, pattern: re.Pattern[str], place: int) -> int | None:
+        if pattern.pattern in self._missing:
+            return None
+        end = pattern.search(self._seen, place)
+        if end is None:
+            self._missing.add(pattern.pattern)
+            return None
+        return end.end()
+
+    def _find_closer(self, pattern: re.Pattern[str], name: str, place: int) -> int | None:
+        key = f"{pattern.pattern} {name}"
+        if key not in self._missing:
+            for closer in pattern.finditer(self._seen, place):
+                if _squeeze(closer[1].lower()) == name:
+                    return closer.end()
+            self._missing.add(key)
+        return None
+
+    def _read_json(self, start: int) -> int | None:
+        try:
+            return json.JSONDecoder(strict=False).raw_decode(self._seen, start)[1]
+        except (ValueError, RecursionError):
+            return None

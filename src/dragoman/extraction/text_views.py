@@ -8,7 +8,7 @@ import unicodedata
 from base64 import b64decode
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -18,19 +18,7 @@ from dragoman.characters import is_invisible, normalize, unescape_html
 # --------------------------------------------------------------------------------------------------------------------
 # A text as a tokenizer reads it: compatibility forms replaced, invisible characters removed.
 
-# The blocks of 256 characters that contain other spellings of ASCII: fullwidth and small forms, circled letters,
-# mathematical alphabets. A check of every Unicode character would take a quarter of a second.
-_BLOCKS = (
-    *(0x00, 0x01, 0x02, 0x03, 0x1D, 0x1F, 0x20, 0x21, 0x24, 0x2A, 0x2C, 0x30, 0x32, 0x33, 0xA7, 0xFB, 0xFE, 0xFF),
-    *(0x107, 0x1D4, 0x1D5, 0x1D6, 0x1D7, 0x1F1, 0x1FB),
-)
-_INVISIBLE = (
-    *(range(0x00AD, 0x00AE), range(0x034F, 0x0350), range(0x061C, 0x061D), range(0x180B, 0x180F)),
-    *(range(0x17B4, 0x17B6), range(0x3164, 0x3165), range(0xFFA0, 0xFFA1)),
-    *(range(0x200B, 0x2010), range(0x202A, 0x202F), range(0x2060, 0x2070), range(0x115F, 0x1161)),
-    *(range(0xFE00, 0xFE10), range(0xFEFF, 0xFF00), range(0xFFF9, 0xFFFC), range(0x1BCA0, 0x1BCA4)),
-    *(range(0x1D173, 0x1D17B), range(0xE0000, 0xE0200)),
-)
+_unusual = re.compile(r"[^\t\n\x20-\x7e]").search
 
 
 class View(Struct, frozen=True):
@@ -53,17 +41,19 @@ class View(Struct, frozen=True):
 
 def look_at(text: str) -> View:
     """Return the view of a text. Most texts are equal to their view."""
-    if text.isascii():
+    if _unusual(text) is None:
         return View(text)
-    find, table = _odd_characters()
+    odd = {character: seen for character in set(text) if (seen := _seen(character)) != character}
+    if not odd:
+        return View(text)
     pieces: list[str] = []
     shown: list[int] = [0]
     given: list[int] = [0]
     length = end = 0
-    for match in find(text):
+    for match in re.finditer(f"[{re.escape(''.join(sorted(odd)))}]", text):
         start = match.start()
         plain = text[end:start]
-        replaced = table.get(match.group(), "")
+        replaced = odd[match.group()]
         end = match.end()
         pieces += (plain, replaced)
         length += len(plain)
@@ -73,23 +63,17 @@ def look_at(text: str) -> View:
         length += len(replaced)
         shown.append(length)
         given.append(end)
-    if not pieces:
-        return View(text)
     pieces.append(text[end:])
     return View("".join(pieces), shown, given)
 
 
-@cache
-def _odd_characters() -> tuple[Callable[[str], Iterator[re.Match[str]]], dict[str, str]]:
-    """Return a search for characters that look like others or are invisible, and their replacements."""
-    table = {chr(code): "" for codes in _INVISIBLE for code in codes}
-    for block in _BLOCKS:
-        for code in range(max(block << 8, 0x80), (block + 1) << 8):
-            character = chr(code)
-            plain = unicodedata.normalize("NFKC", character)
-            if plain.isascii() and character not in table:
-                table[character] = plain
-    return re.compile(f"[{''.join(table)}]").finditer, table
+@lru_cache(maxsize=4096)
+def _seen(character: str) -> str:
+    """Return what a tokenizer that normalises its text makes of a character: nothing of one that nobody sees."""
+    if is_invisible(character):
+        return character if character in "\t\n" else ""
+    plain = unicodedata.normalize("NFKC", character)
+    return plain if plain.isascii() else character
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -292,8 +292,8 @@ class InventedResult(Entry):
 
 RESULT_TAGS = tuple(
     f"{source}_{word}{plural}"
-    for source in ("tool", "function")
-    for word in ("result", "response", "output")
+    for source in ("tool", "function", "tool_call", "function_call")
+    for word in ("result", "response", "output", "observation")
     for plural in ("", "s")
 )
 """The tags in which chat templates put results. A model that writes one invents a result, or quotes one."""

@@ -8,13 +8,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from dragoman.jsonschema.keywords import MAPS
+from dragoman.jsonschema.keywords import CHILDREN, CONSTRAINTS, LISTS, MAPS
 from dragoman.jsonschema.references import MOST_NODES, multiplies, refuse_to_fetch
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
 # A schema that is malformed, too large, refers to other documents or contains invisible characters is not repaired. It
-# is refused, with the reason, and the caller leaves the tool out.
+# is refused, with the reason, and the caller leaves the tool out. The same applies to control tokens of models in names
+# and values: a model has to repeat them, so they cannot be broken up. Where they have no effect, they are left out.
 
 _WORDS = frozenset({"description", "title"})
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
@@ -22,6 +23,15 @@ _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _DATA = frozenset({"const", "default", "enum", "examples", "example", "required"})
 # Keywords whose members have names that the author chose.
 _MAPS = MAPS | {"dependentRequired"}
+# Keywords with an effect. The others only say something to the reader, and a schema means the same without them.
+_EFFECTIVE = (
+    MAPS
+    | CHILDREN
+    | LISTS
+    | CONSTRAINTS
+    | _REFERENCES
+    | {"$id", "$schema", "$anchor", "$dynamicAnchor", "dependencies"}
+)
 _WORD_LIMIT = 1000
 _OPEN = frozenset(
     {"additionalProperties", "patternProperties", "unevaluatedProperties", "$ref", "$dynamicRef", "allOf", "anyOf"}
@@ -40,6 +50,8 @@ class TextRules(Struct, frozen=True):
 
     has_hidden: Callable[[str], bool]
     """Whether a text contains invisible characters."""
+    has_token: Callable[[str], bool]
+    """Whether a text contains a control token of a model."""
     clean_text: Callable[[str, int], str]
     """Returns a text for a model, with at most so many characters."""
     clean_line: Callable[[str, int], str]
@@ -99,8 +111,7 @@ def _depth_of(schema: Any, most: int) -> int:
 def _accept(node: Any, place: Place, rules: TextRules) -> Any:
     """Return a copy with clean texts. The depth was checked before."""
     if isinstance(node, str):
-        if rules.has_hidden(node):
-            raise BadSchema(f"its schema hides characters in {rules.clean_line(node, 60)!r}")
+        _check(node, "", rules)
         return node
     if isinstance(node, list):
         return [_accept(each, "data" if place == "data" else "schema", rules) for each in node]
@@ -108,18 +119,24 @@ def _accept(node: Any, place: Place, rules: TextRules) -> Any:
         return node
     accepted = {}
     for key, value in node.items():
-        if rules.has_hidden(key):
-            raise BadSchema(f"its schema hides characters in the name {rules.clean_line(key, 60)!r}")
         if place == "schema":
             if key in _WORDS and isinstance(value, str):
                 accepted[key] = rules.clean_text(value, _WORD_LIMIT)
                 continue
-            if key == "$comment":
+            if key == "$comment" or (key not in _EFFECTIVE and any(map(rules.has_token, (key, *words_in(value))))):
                 continue
             if key in _REFERENCES and not (isinstance(value, str) and value.startswith("#")):
                 raise BadSchema(f"its schema refers to another document: {rules.clean_line(str(value), 100)!r}")
+        _check(key, "the name ", rules)
         accepted[key] = _accept(value, _place_of(key, place), rules)
     return accepted
+
+
+def _check(text: str, what: str, rules: TextRules) -> None:
+    if rules.has_hidden(text):
+        raise BadSchema(f"its schema hides characters in {what}{rules.clean_line(text, 60)!r}")
+    if rules.has_token(text):
+        raise BadSchema(f"its schema contains a control token of models in {what}{rules.clean_line(text, 60)!r}")
 
 
 def _place_of(key: str, place: Place) -> Place:

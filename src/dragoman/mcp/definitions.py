@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import ConfigError, nearest
 from dragoman.jsonschema.untrusted import BadSchema, TextRules, accept_schema, words_in
-from dragoman.mcp.protocol import Limits, clean_line, clean_text, has_hidden
+from dragoman.mcp.protocol import Limits, clean_line, clean_text, has_hidden, has_token
 from dragoman.mcp.servers import Server
 from dragoman.state_files import change_file
 from dragoman.types import JsonObject
@@ -78,7 +78,7 @@ def write_value(text: str) -> str:
 # The definitions of a server: they are parsed, checked, and get a digest that reveals later changes.
 
 _is_name = re.compile(r"[A-Za-z0-9_./-]{1,128}").fullmatch
-_TEXT_RULES = TextRules(has_hidden, clean_text, clean_line)
+_TEXT_RULES = TextRules(has_hidden, has_token, clean_text, clean_line)
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 

@@ -25,6 +25,8 @@ _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|\x1b[@-Z\\-_]?"
 )
 _CUT = " [... cut]"
+# Most names and values cannot contain a control string.
+_PLAIN = re.compile(r"[ \w.,:;/$#@%&*+=()'\"!?-]*", re.ASCII).fullmatch
 
 
 def has_hidden(text: str) -> bool:
@@ -42,7 +44,7 @@ def strip_hidden(text: str) -> str:
 def clean_text(text: object, limit: int) -> str:
     """Return a text for a model: without invisible characters and control strings of model families, and bounded."""
     # Imported late: it prepares the markers of every family.
-    from dragoman.extraction.text_results import break_tokens
+    from dragoman.extraction.control_tokens import break_tokens
 
     if not isinstance(text, str):
         return ""
@@ -51,6 +53,13 @@ def clean_text(text: object, limit: int) -> str:
     cut = len(plain) > limit or len(text) > limit * 4
     broken = break_tokens(plain[:limit]).text
     return broken + _CUT if cut else broken
+
+
+def has_token(text: str) -> bool:
+    """Whether the text contains a control string of a model family."""
+    from dragoman.extraction.control_tokens import break_tokens
+
+    return _PLAIN(text) is None and break_tokens(text).count > 0
 
 
 def clean_line(text: object, limit: int = 300) -> str:

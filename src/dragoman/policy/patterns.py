@@ -138,7 +138,9 @@ def _matches_loosely(pattern: str, text: str) -> bool:
 DOMAIN = "domain:"
 _PORTS = {"http": 80, "https": 443}
 _odd = re.compile(r"[\s\\\x00-\x20\x7f-\x9f]").search
-_ENCODED_STEPS = re.compile(r"%(?:2e|2f|5c|00)", re.IGNORECASE).search
+_OVERLONG = re.compile(r"%c[01]", re.IGNORECASE)
+_PARAMETERS = re.compile(r"\s*(?:;[^/]*)?(?=/|\Z)")
+_MOST_DECODED = 4
 
 
 class Address(NamedTuple):
@@ -206,10 +208,25 @@ def allows_address(pattern: str, text: str) -> bool:
         return False
     if not _is_host(wanted.host, address.host) or (address.has_query and not wanted.path.endswith("**")):
         return False
-    # Servers differ in how they treat an encoded slash or an empty name.
-    if _ENCODED_STEPS(address.path) or "//" in address.path:
-        return False
-    return allows_path(wanted.path, address.path)
+    return not _is_ambiguous(address.path) and allows_path(wanted.path, address.path)
+
+
+def _readings_of(path: str) -> list[str]:
+    """The paths that servers may read: decoded repeatedly, without parameters (`..;x`) and blanks, in plain letters."""
+    found = [path]
+    while len(found) < _MOST_DECODED and (decoded := unquote(found[-1])) != found[-1]:
+        found.append(decoded)
+    plain = [normalize("NFKC", each).replace("\\", "/") for each in found]
+    return list(dict.fromkeys([*found, *plain, *(_PARAMETERS.sub("", each) for each in plain)]))
+
+
+def _is_ambiguous(path: str) -> bool:
+    """Whether servers may read another path: with an encoded slash, an empty name, or a step that only some see."""
+    slashes = path.count("/")
+    return _OVERLONG.search(path) is not None or any(
+        each.count("/") != slashes or "//" in each or "\x00" in each or {".", ".."} & {*each.split("/")}
+        for each in _readings_of(path)
+    )
 
 
 def mentions_address(pattern: str, text: str) -> bool:
@@ -229,7 +246,7 @@ def _mentions(pattern: str, address: Address) -> bool:
         return matches_text(pattern.casefold(), f"{address.scheme}://{address.host}{address.path}".casefold())
     if not _is_host(wanted.host, address.host):
         return False
-    return any(mentions_path(wanted.path, path) for path in (address.path, unquote(address.path)))
+    return any(mentions_path(wanted.path, path) for path in _readings_of(address.path))
 
 
 def _is_host(pattern: str, host: str) -> bool:

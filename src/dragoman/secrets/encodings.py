@@ -23,11 +23,11 @@ _ESCAPES: Final = r"""(?:
     (?<=(?<!\\)\\)\\*+(?: (?:e|033|x1[bB]|u001[bB])\[[0-9;]{0,16}m
         | u\{(?P<brace>[0-9a-fA-F]{1,6})\} | u(?P<four>[0-9a-fA-F]{4}) | U(?P<eight>[0-9a-fA-F]{8})
         | x\{?(?P<hex>[0-9a-fA-F]{2})\}? | (?P<octal>[0-3][0-7]{2}) | [nrt]
-        | (?P<sign>[^A-Za-z0-9\s\\]) | \r?\n )
+        | (?P<sign>[^A-Za-z0-9\s\\]) | (?=\r?\n) )
   | (?<=&)(?:amp;){0,3}(?: \#(?: [xX]0{0,8}(?P<entity>[0-9a-fA-F]{1,6}) | 0{0,8}(?P<number>[0-9]{1,7}) );?
         | (?P<named>amp|lt|gt|quot|apos); | shy; | nbsp; | zwn?j; | ZeroWidthSpace; )
   | (?<=%)(?:25){0,3}(?P<percent>[0-9a-fA-F]{2})
-  | (?<==)(?: (?P<quoted>[0-9A-F]{2}) | [ \t]{0,8}\r?\n )
+  | (?<==)(?: (?P<quoted>[0-9A-F]{2}) | [ \t]{0,8}(?=\r?\n) )
   | (?<=\x1b)(?: \[[0-?]{0,32}[ -/]{0,4}[@-~] | \][^\x07\x1b]{0,200}(?:\x07|\x1b\\) )
   | (?<=\^)\[\[[0-9;]{0,16}m
   | (?<=[ODD]) PREFIX )"""
@@ -159,84 +159,175 @@ def unfinished(text: str) -> tuple[int, int]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Dumps of bytes: lines of `xxd`, `hexdump` and `od`, and lists of numbers.
+# Dumps of bytes: lines of `xxd`, `hexdump` and `od` in any base, and lists of numbers.
+#
+# A dump is a list of cells: bytes or words, in any base and order. Two texts are made of it: the hexadecimal digits of
+# all bytes, and the cells themselves, without leading zeros. `cell_forms` says how a secret looks in the second one.
 
 _DUMP_LINE = re.compile(
-    r"^[ \t]*[0-9a-fA-F]{4,16}(?::[ ]|[ ]{1,3}|\t)(?P<hex>(?:[0-9a-fA-F]{2,8}[ ])*[0-9a-fA-F]{2,8}"
-    r"(?:[ ]{2}(?:[0-9a-fA-F]{2}[ ])*[0-9a-fA-F]{2}(?=[ ]{2,80}\|))?)(?:[ ]{2}[^\n]*|[ ]?)$",
-    re.MULTILINE,
+    r"^[ \t]{0,8}[0-9a-fA-F]{4,16}(?:(?P<colon>:)[ ]{1,20}|[ \t]{1,24})(?P<cells>-?[0-9a-fA-F][^\n]*)$", re.MULTILINE
 )
-_DUMP_BEGINS = re.compile(r"^[ \t]*[0-9a-fA-F]{4,16}[: \t]|^[ \t]*[0-9a-fA-F]{0,16}\Z", re.MULTILINE)
+_DUMP_BEGINS = re.compile(r"^[ \t]*[0-9a-fA-F]{4,16}[: \t]|^[ \t]*[0-9a-fA-F]{0,16}\Z|\*\n?\Z", re.MULTILINE)
 _LONGEST_DUMP_LINE: Final = 1024
+_TEXT_COLUMN = re.compile(r"  [|>]").search
+# 22 octal digits are 64 bits.
+_is_cell = re.compile(r"-?[0-9a-fA-F]{1,22}").fullmatch
 _HEX_LIST = re.compile(r"[0-9a-fA-F]{2}(?:[ \t\r\n]{0,4}[,:;\-][ \t\r\n]{0,8}(?:0[xX])?[0-9a-fA-F]{2}){3,}+")
-_NUMBERS = re.compile(r"[0-9]{2,3}(?:[ \t\r\n]{0,4}[, ][ \t\r\n]{0,8}[0-9]{2,3}){3,}+")
-_LIST_AT_END = re.compile(r"(?:0[xX]?|(?:0[xX])?[0-9a-fA-F]{1,3})(?:[\s,:;\-]{1,12}(?:0[xX]?)?[0-9a-fA-F]{0,3})*+\Z")
 _HEX_ITEM = re.compile(r"(?:0[xX])?([0-9a-fA-F]{2})(?![0-9a-fA-F])")
-_NUMBER_ITEM = re.compile(r"[0-9]{2,3}")
+_SUFFIX: Final = r"(?:[ui](?:8|16|32|64)|[uUlL]{1,3})?"
+_NUMBER: Final = rf"(?:0[xXoO]|\\x)?-?[0-9a-fA-F]{{1,22}}{_SUFFIX}(?!\w)"
+_KEY: Final = r"['\"][0-9]{1,6}['\"][ ]?:|\[[0-9]{1,6}\][ ]?=>?"
+# Also the dash of a list in YAML, the keys of an object, and functions that return a character.
+_BETWEEN: Final = rf"(?:{_KEY}|[\s,;:|'\"\[\](){{}}*+&]|-(?=[ \t])|\.?(?i:chr|char)(?=\())"
+_NUMBERS = re.compile(rf"(?<![\w.]){_NUMBER}(?:{_BETWEEN}{{1,24}}{_NUMBER})++")
+_ITEM = re.compile(
+    rf"{_KEY}|(?P<star>(?<=\n)[ \t]*\*(?=\r?\n))"
+    r"|(?:0[xXoO]|\\x|0[bB](?=[01]{6,8}(?!\w)))?(?P<cell>-?[0-9a-fA-F]{1,22})" + _SUFFIX + r"(?!\w)"
+)
+_FUNCTIONS = re.compile(r"\.?(?i:cha?r(?=\()|c(?:ha?r?)?\Z)")
+_LIST_CHARACTERS: Final = "0123456789abcdefABCDEFxXoOuUiIlL=> \t\r\n,;:|'\"[](){}*+-\\"
 
 
 class Dump:
-    """Bytes that a text shows, in hexadecimal digits, and where they stand in it."""
+    """Bytes that a text shows, as hexadecimal digits or as cells, and where they stand in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, cells: bool = False) -> None:
         self.text = ""
+        self.has_cells = cells
         self._pieces: list[str] = []
         self._starts: list[int] = []
         self._spans: list[tuple[int, int]] = []
         self._size = 0
 
-    def add(self, digits: str, start: int, end: int) -> None:
+    def add(self, piece: str, start: int, end: int) -> None:
         self._starts.append(self._size)
         self._spans.append((start, end))
-        self._pieces.append(digits.lower())
-        self._size += len(digits)
+        self._pieces.append(piece.lower())
+        self._size += len(piece)
+
+    def add_cell(self, cell: str, start: int, end: int) -> None:
+        sign = "-" if cell[0] == "-" else ""
+        self.add(f" {sign}{cell.lstrip('-0') or '0'}", start, end)
 
     def finish(self) -> Dump:
-        self.text = "".join(self._pieces)
+        self.text = "".join(self._pieces) + " " * self.has_cells
         return self
 
-    def place(self, index: int) -> tuple[int, int]:
-        return self._spans[bisect_right(self._starts, index) - 1]
+    def place(self, first: int, last: int, *, beside: int = 0) -> tuple[int, int]:
+        """Where these characters stand in the text, with so many pieces on either side."""
+        # A form of cells ends with the blank before the next one.
+        begin = bisect_right(self._starts, first) - 1 - beside
+        end = bisect_right(self._starts, last - 1 - self.has_cells) - 1 + beside
+        return self._spans[max(0, begin)][0], self._spans[min(end, len(self._spans) - 1)][1]
 
 
 def dumps(text: str) -> Iterator[Dump]:
-    """The dumps in a text: hexadecimal digits in their order, with the bytes of each word exchanged, and lists."""
-    lines = list(_DUMP_LINE.finditer(text))
+    """The dumps in a text: hexadecimal digits in their order, with the bytes of each word exchanged, and cells."""
+    lines = [(found, cells) for found in _DUMP_LINE.finditer(text) if (cells := _cells_of(found))]
     if lines:
-        for swapped in (False, True):
-            dump = Dump()
-            for found in lines:
-                digits = "".join(found["hex"].split())
-                # The whole line is hidden, with the characters behind its digits.
-                dump.add(_exchange(digits) if swapped else digits, found.start(), found.end())
-            yield dump.finish()
-    for pattern, item, base in ((_HEX_LIST, _HEX_ITEM, 16), (_NUMBERS, _NUMBER_ITEM, 10)):
-        for found in pattern.finditer(text):
-            dump = Dump()
-            for each in item.finditer(text, found.start(), found.end()):
-                code = int(each[1] if base == 16 else each.group(), base)
-                dump.add(f"{code:02x}" if code < 256 else "??", each.start(), each.end())
-            yield dump.finish()
+        yield from _read_lines(lines, text)
+    for found in _HEX_LIST.finditer(text):
+        dump = Dump()
+        for each in _HEX_ITEM.finditer(text, found.start(), found.end()):
+            dump.add(each[1], each.start(), each.end())
+        yield dump.finish()
+    dump = Dump(cells=True)
+    for found in _NUMBERS.finditer(text):
+        cell = "?"
+        for each in _ITEM.finditer(text, found.start(), found.end()):
+            # `od` writes a star instead of lines that repeat.
+            cell = each["cell"] or cell
+            if each.lastgroup:
+                dump.add_cell(cell, each.start(), each.end())
+        dump.add(" ?", found.end(), found.end())
+    yield dump.finish()
+
+
+def _cells_of(found: re.Match[str]) -> list[str]:
+    """The cells of a line without the column of text; none if it is not a line of a dump."""
+    cells = found["cells"]
+    if found["colon"]:
+        cells = cells.partition("  ")[0]
+    elif column := _TEXT_COLUMN(cells):
+        cells = cells[: column.start()]
+    words = cells.split()
+    return words if all(map(_is_cell, words)) else []
+
+
+def _read_lines(lines: list[tuple[re.Match[str], list[str]]], text: str) -> Iterator[Dump]:
+    # The whole line is hidden, with the characters behind its digits.
+    plain, exchanged, cells = Dump(), Dump(), Dump(cells=True)
+    for found, words in lines:
+        is_repeated = text.startswith("\n*\n", found.end())
+        for _ in range(1 + is_repeated):
+            digits = "".join(words) if all(len(word) % 2 == 0 for word in words) else "??"
+            plain.add(digits, *found.span())
+            exchanged.add(_exchange(digits), *found.span())
+            for word in words:
+                cells.add_cell(word, *found.span())
+    yield from (plain.finish(), exchanged.finish(), cells.finish())
 
 
 def _exchange(digits: str) -> str:
     return "".join(digits[at + 2 : at + 4] + digits[at : at + 2] for at in range(0, len(digits), 4))
 
 
+# Words of a longer secret would need a lot of memory.
+_LONGEST_IN_WORDS: Final = 256
+_LEAST_IN_WORDS: Final = 6
+_BASES: Final = "dox"
+
+
+def cell_forms(value: str) -> Iterator[str]:
+    """How a secret looks as a list of cells that are bytes or characters: in every base, and backwards."""
+    raw = value.encode("utf-8", "surrogatepass")
+    codes = [*map(ord, value)]
+    signed = [byte - 256 * (byte > 127) for byte in raw]
+    for base in "doxb":
+        yield _list([format(byte, base) for byte in raw])
+        yield _list([format(byte, base) for byte in reversed(raw)])
+        yield _list([format(code, base) for code in codes])
+        yield _list([format(code, base) for code in reversed(codes)])
+    yield _list([str(byte) for byte in signed])
+
+
+def word_forms(value: str) -> Iterator[tuple[str, bool]]:
+    """The words that contain only characters of the secret, of two to eight bytes in both orders.
+
+    Also whether the rest of the secret shares a word with other characters.
+    """
+    raw = value.encode("utf-8", "surrogatepass")
+    for size in (2, 4, 8) if len(raw) <= _LONGEST_IN_WORDS else ():
+        for first in range(size):
+            places = range(first, len(raw) - size + 1, size)
+            if len(places) * size < min(_LEAST_IN_WORDS, len(raw) // 2):
+                continue
+            is_part = len(places) * size < len(raw)
+            for order in ("little", "big"):
+                words = [int.from_bytes(raw[at : at + size], order) for at in places]
+                yield from ((_list([format(word, base) for word in words]), is_part) for base in _BASES)
+                half = 1 << 8 * size - 1
+                yield _list([str(word - 2 * half * (word >= half)) for word in words]), is_part
+
+
+def _list(cells: list[str]) -> str:
+    return f" {' '.join(cells)} "
+
+
 def undecided_dump(text: str, most: int) -> int:
-    """Where the end of a text may be part of a dump in which `most` digits matter."""
-    best = len(text)
+    """Where the end of a text may be part of a dump in which so many characters of cells matter."""
+    lowest = max(0, len(text) - 8 * most - 512)
+    # Each function is replaced by as many blanks.
+    tail = _FUNCTIONS.sub(lambda found: " " * len(found.group()), text[lowest:])
+    best = lowest + len(tail.rstrip(_LIST_CHARACTERS))
+    best = len(text) if text[best:].isspace() else best
     line = text.rfind("\n", max(0, len(text) - _LONGEST_DUMP_LINE)) + 1
     if _DUMP_BEGINS.match(text, line) and len(text) - line < _LONGEST_DUMP_LINE:
         # The lines before it belong to the same dump.
-        best = line
-        left = most
-        while left > 0 and best > 0:
-            before = text.rfind("\n", max(0, best - 1 - _LONGEST_DUMP_LINE), best - 1) + 1
-            found = _DUMP_LINE.match(text, before, best - 1)
-            if found is None or before >= best - 1:
-                break
-            left -= len(found["hex"]) // 3 * 2
-            best = before
-    found = _LIST_AT_END.search(text, max(0, len(text) - 12 * most - 64))
-    return min(best, found.start()) if found else best
+        best = min(best, line)
+    while lowest < best <= line:
+        before = text.rfind("\n", max(0, best - 1 - _LONGEST_DUMP_LINE), best - 1) + 1
+        if before >= best - 1 or (_DUMP_LINE.match(text, before, best - 1) is None and text[before:best] != "*\n"):
+            break
+        best = before
+    return best

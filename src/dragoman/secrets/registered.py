@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 from dragoman.errors import ConfigError
-from dragoman.secrets.encodings import dumps, readings, undecided_dump, unfinished
+from dragoman.secrets.encodings import Dump, cell_forms, dumps, readings, undecided_dump, unfinished, word_forms
 from dragoman.secrets.spans import RedactedOutput, Render, Span
 from dragoman.secrets.vendors import word_set
 
@@ -48,7 +48,9 @@ def _forms(value: str) -> Iterator[str]:
         yield each.hex()
         yield each.hex().upper()
     yield base64.b32encode(raw).decode().rstrip("=")
+    yield base64.b32encode(raw).decode().rstrip("=").lower()
     yield "".join(f"\\x{byte:02x}" for byte in raw)
+    yield from (str(int.from_bytes(raw, order)) for order in ("big", "little"))
     yield from _in_base64(raw)
     yield from _in_base64(value.encode("utf-16-le", "surrogatepass"))
     yield from _in_links(raw)
@@ -176,13 +178,15 @@ class Forms:
 class Secrets(Forms):
     """Known secrets with all their encodings, computed once and shared by the scrubbers."""
 
-    __slots__ = ("decoded", "digits", "values")
+    __slots__ = ("_cells", "_digits", "_words", "decoded", "values")
 
     def __init__(self, secrets: Iterable[str] | Mapping[str, str] = ()) -> None:
         named = secrets.items() if isinstance(secrets, Mapping) else (("secret", value) for value in secrets)
         forms: dict[str, str] = {}
         decoded: dict[str, str] = {}
         digits: dict[str, str] = {}
+        cells: dict[str, str] = {}
+        words: dict[str, str] = {}
         self.values: set[str] = set()
         for name, value in named:
             _check(name, value)
@@ -191,11 +195,26 @@ class Secrets(Forms):
             forms |= dict.fromkeys(needles(value) - forms.keys(), kind)
             decoded |= dict.fromkeys(set(_plain_forms(value)) - decoded.keys(), kind)
             digits.setdefault(value.strip().encode("utf-8", "surrogatepass").hex(), kind)
+            cells |= dict.fromkeys(set(cell_forms(value.strip())) - cells.keys(), kind)
+            for form, is_part in word_forms(value.strip()):
+                (words if is_part else cells).setdefault(form, kind)
         super().__init__(forms)
         self.decoded = Forms(decoded)
         """What a text says once its escapes are decoded."""
-        self.digits = Forms(digits)
-        """What a dump of bytes says."""
+        self._digits, self._cells, self._words = Forms(digits), Forms(cells), Forms(words)
+
+    @property
+    def longest_cells(self) -> int:
+        """The length of the longest form in a dump."""
+        return max(self._cells.longest, self._words.longest)
+
+    def find_in_dump(self, dump: Dump) -> Iterator[tuple[int, int, str]]:
+        """Where the secrets of a dump stand in its text, and their kinds."""
+        for forms, beside in ((self._cells, 0), (self._words, 1)) if dump.has_cells else ((self._digits, 0),):
+            if forms.stand_in(dump.text):
+                # The first and the last characters of a secret may share a word with others.
+                for first, last, kind in forms.find(dump.text):
+                    yield *dump.place(first, last, beside=beside), kind
 
     def may_occur(self, text: str) -> bool:
         """False only where no form stands in the text, also not in an encoding of single characters."""
@@ -204,7 +223,7 @@ class Secrets(Forms):
         return (
             self.stand_in(squeeze(text))
             or any(self.decoded.stand_in(reading.text) for reading in readings(text))
-            or any(self.digits.stand_in(dump.text) for dump in dumps(text))
+            or any(True for dump in dumps(text) for _ in self.find_in_dump(dump))
         )
 
 
@@ -212,6 +231,8 @@ def _plain_forms(value: str) -> Iterator[str]:
     """The forms of a secret whose characters may be encoded one by one, or stand apart."""
     raw = value.encode("utf-8", "surrogatepass")
     yield squeeze(value)
+    # At the end of a line, a sign of equality is read as a soft line break.
+    yield squeeze(value).replace("=", "")
     # Escapes of bytes, and of the halves of a character beyond the first plane.
     yield squeeze(raw.decode("latin-1"))
     units = value.encode("utf-16-le", "surrogatepass")
@@ -294,15 +315,15 @@ class RegisteredStage:
                         # The last character may still be struck over.
                         limit = min(limit, start) if end == len(held) else limit
         for dump in dumps(held):
-            for first, last, kind in secrets.digits.find(dump.text):
-                box.spans.append(Span(box.done + dump.place(first)[0], box.done + dump.place(last - 1)[1], kind, _RANK))
+            for start, end, kind in secrets.find_in_dump(dump):
+                box.spans.append(Span(box.done + start, box.done + end, kind, _RANK))
         if final:
             return len(held)
         escape, line = unfinished(held)
         # A secret may have begun before an escape, or a prefix, that is not complete yet.
         for end in {len(held), escape, line}:
             limit = min(limit, self._begun(held[:end]))
-        return min(limit, escape, undecided_dump(held, secrets.digits.longest))
+        return min(limit, escape, undecided_dump(held, secrets.longest_cells))
 
     def _begun(self, text: str) -> int:
         """Where a secret may have begun whose characters are encoded or stand apart; else the end of the text."""

@@ -207,6 +207,107 @@ def test_other_ways_to_hide_a_text(page: str) -> None:
     assert "SECRET" not in to_readable(f"before {page} after").text
 
 
+COMPUTED = (
+    *(
+        "opacity:calc(0)",
+        "opacity:calc(1 - 1)",
+        "font-size:calc(0px)",
+        "font-size:calc(1px*0)",
+        "font-size:min(0px, 9px)",
+    ),
+    *("font-size:clamp(0px, 0px, 1px)", "position:absolute;left:calc(-9999px)", "position:absolute;left:-1e4px"),
+    *("position:absolute;left:calc(-1 * (100vw + 9999px))", "width:calc(100% - 100%);overflow:hidden"),
+    *("transform:translateX(calc(-100vw - 10em))", "filter:opacity(calc(0))", "filter:blur(50px)", "zoom:.01"),
+    *("display:none;display:foo", "opacity:0;opacity:high", "font-size:0;font-size:big", "color:white;color:foo(1)"),
+    *("visibility:hidden;visibility:shown", "color:#fff;color:#ggg", "color:#fff;color:whitte"),
+    *("--x:none;display:var(--x)", "--c:#fff;color:var(--c)", "--a:var(--b);--b:0;opacity:var(--a)"),
+    *(
+        "color:oklch(1 0 0)",
+        "color:oklab(100% 0 0)",
+        "color:lab(100% 0 0)",
+        "color:lch(100% 0 0)",
+        "color:hwb(0 100% 0)",
+    ),
+    *("color:color(srgb 1 1 1)", "color:color-mix(in srgb, white, #fff)", "color:light-dark(white, black)"),
+    *("color:rgb(from white r g b)", "color:rgb(from red r g b / 0)", "color:hsl(.5turn 0% 100%)"),
+    *("background:oklch(0 0 0);color:black", "background:linear-gradient(#000, #000);color:#000"),
+    *("position:absolute;inset:-9999px auto auto -9999px", "position:absolute;inset-inline-start:-9999px"),
+    *("margin-inline-start:-9999px", "margin-block:-9999px 0", "block-size:0;overflow:hidden"),
+    *(
+        "max-inline-size:0;overflow:clip",
+        "height:0;overflow:auto",
+        "text-indent:200%;overflow:hidden;white-space:nowrap",
+    ),
+    *("transform:scale(.001)", "transform:matrix(0,0,0,0,0,0)", "transform:rotateY(90deg)", "rotate:y 90deg"),
+    *("scale:.01", "transform:scale3d(1,0,1)", "mask-image:linear-gradient(transparent, transparent)"),
+    *("-webkit-mask:linear-gradient(#0000, #fff0)", "-webkit-opacity:0"),
+)
+PLACED = (
+    *("p:nth-child(2)", "p:last-child", "p:nth-last-child(1)", "p:last-of-type", "p:nth-of-type(1)", "p:only-of-type"),
+    *("p:not(:first-child)", "p:nth-child(odd of p), p:nth-child(n+2)", "[data-k^=V i]", "*|p.x", "p:nth-child(-n+2)"),
+    *("div > p:first-of-type", "p:not(h1)", "html p.x", ":root p.x"),
+)
+RULES = (
+    "@MEDIA SCREEN{.x{display:none}}",
+    "@media (prefers-color-scheme:light){.x{display:none}}",
+    "@media (prefers-reduced-motion: no-preference){.x{display:none}}",
+    ".x{display:none}.x{display:foo}",
+    ":root{--d:none}.unused{--d:block}.x{display:var(--d)}",
+    "div{--d:none}.x{display:var(--d)}",
+    ".x{--d:0;opacity:var(--d)}",
+    "@Layer a{.x{display:none}}",
+)
+LEFT_VISIBLE = (
+    *("opacity:calc(1 - .5)", "font-size:calc(1em + 2px)", "font-size:clamp(1rem, 2vw, 3rem)", "color:tomato"),
+    *("color:oklch(.2 0 0)", "color:color-mix(in srgb, black, white)", "display:none;display:grid", "opacity:env(x)"),
+    *(
+        "width:calc(100% - 1px);overflow:hidden",
+        "margin-inline:auto",
+        "inset:0;position:absolute",
+        "transform:scale(.9)",
+    ),
+    *(
+        "transform:rotate(90deg)",
+        "opacity:var(--unknown)",
+        "color:var(--unknown)",
+        "background:linear-gradient(#fff,#000)",
+    ),
+    *("position:absolute;left:calc(50% - 10px)", "height:auto;overflow:auto", "filter:blur(1px)", "zoom:.9"),
+)
+OTHERS_VISIBLE = (
+    *("p:last-child", "p:nth-child(3)", "p:nth-of-type(2)", "p:only-child", "p:has(b)", "h1:last-of-type ~ u"),
+    *("p:nth-last-child(1)", "body > p:nth-child(1)", ".x:empty", "p:nth-child(3n)"),
+)
+
+
+def test_what_has_to_be_computed_to_hide_a_text() -> None:
+    pages = {style: f"<p>a<p style='{style}'>SECRET</p>b" for style in COMPUTED}
+    pages |= {f".x {{{style}}}": f"<style>.x{{{style}}}</style><p>a<p class=x>SECRET</p>b" for style in COMPUTED}
+    body = "a<div><h1>b</h1><p id=i class='x z' data-k=v>SECRET</p></div>"
+    pages |= {rule: f"<head><title>t</title><style>{rule}</style></head>{body}" for rule in RULES}
+    pages |= {each: f"<head><style>{each}{{display:none}}</style></head>{body}" for each in PLACED}
+    pages["continued"] = "<p>a<b style='display:none'>x<p>SECRET</b> b"
+    pages["continued twice"] = "<p>a<b><i style='opacity:0'>x</p><div>SECRET</div><p>SECRET</i></b></p> b"
+    pages["inherited"] = "<div style='--c:#fff'>a<p style='color:var(--c)'>SECRET</p>b</div>"
+    pages["ruby"], pages["image"] = "a <rp>SECRET</rp> b", "a <img alt=SECRET width=0 height=0> b <i hidden>x</i>"
+    found = {name: to_readable(page) for name, page in pages.items()}
+    assert [name for name, page in found.items() if "SECRET" in page.text or not page.hidden] == []
+    assert [name for name, page in found.items() if not {"a", "b"} <= set(page.text.replace("# ", "").split())] == []
+
+
+def test_what_is_computed_and_does_not_hide_the_text() -> None:
+    pages = {style: f"<p>a<p style='{style}'>SEEN</p>b" for style in LEFT_VISIBLE}
+    pages |= {f".x {{{style}}}": f"<style>.x{{{style}}}</style><p>a<p class=x>SEEN</p>b" for style in LEFT_VISIBLE}
+    body = "<div><h1>b</h1><p class=x>SEEN</p><h1>c</h1></div>"
+    pages["closed"] = "<p>a<b style='display:none'>x</b><p>SEEN"
+    pages["closed late"] = "<p>a<b style='display:none'>x</p></b><p>SEEN"
+    pages["in a cell"] = "<table><tr><td><font color=white>x</td><td>SEEN</table>"
+    pages["behind a table"] = "<table><tr><td><b hidden>x</table><p>SEEN"
+    pages |= {each: f"<head><style>{each}{{display:none}}</style></head>{body}" for each in OTHERS_VISIBLE}
+    hidden = [name for name, page in pages.items() if "SEEN" not in to_readable(page).text]
+    assert hidden == []
+
+
 def test_a_sheet_cannot_take_all_the_time() -> None:
     rules = "".join(f"div div div .a{number} * {{display:none}}" for number in range(4000))
     page = f"<style>{rules}</style>" + "<div><p class=b>x" * 20_000

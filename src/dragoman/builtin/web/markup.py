@@ -123,8 +123,8 @@ TokenKind = Literal["text", "start", "end"]
 RAW = frozenset({"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "plaintext"})
 """Elements whose content is text up to their own end tag, whatever brackets stand in it."""
 _KEPT = names(
-    "alt bgcolor charset class color content dir hidden href http-equiv id lang media name open popover role size src "
-    "start style title type"
+    "alt bgcolor charset class color content dir height hidden href http-equiv id lang media name open popover role "
+    "size src start style title type width"
 )
 """The attributes that anybody asks for, besides those of the two groups."""
 _KEPT_GROUPS = ("aria-", "data-")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import islice
 from typing import NamedTuple
 from urllib.parse import urljoin
 
 from msgspec import Struct
 
 from dragoman.builtin.web.markup import BLOCKS, VOID, OpenElements, Token, names, tokens
-from dragoman.builtin.web.styles import Look, Node, Sheet, TooManyStyles
+from dragoman.builtin.web.selectors import Node, Places, Siblings, count_siblings, is_open
+from dragoman.builtin.web.styles import Look, Sheet, TooManyStyles
 from dragoman.characters import strip_invisible, unescape_html
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -221,6 +223,11 @@ _AROUND = {"sup": ("^", ""), "code": ("`", "`"), "q": ('"', '"')}
 """What is put before and behind the text of an element."""
 _DEEPEST = 6
 
+# A browser continues these in the next block if nothing closes them. Only what hides or colours text matters here.
+_CONTINUED = names("a b big code em font i nobr s small strike strong tt u")
+_CELLS = names("caption object table td template th")
+_MOST_CONTINUED = 6
+
 _backticks = re.compile("`+")
 _style_comment = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 
@@ -254,11 +261,16 @@ class _Open(Struct, gc=False):
     prefix: str = ""
     look: Look = Look()
     """How the text around it looks."""
+    attributes: Mapping[str, str] | None = None
+    """Its attributes, if a browser continues it in the next block and they change how text looks."""
 
 
 def to_readable(source: str, address: str = "", *, limit: int = MOST_TEXT) -> Readable:
     """The text of an HTML page; `address` is what its links are relative to."""
-    page = _Page(address, limit, _read_styles(source))
+    sheet = _read_styles(source)
+    page = _Page(
+        address, limit, sheet, count_siblings(islice(tokens(source), _MOST_TOKENS)) if sheet.counts_from_end else ()
+    )
     for count, token in enumerate(tokens(source)):
         try:
             page.take(token)
@@ -290,13 +302,15 @@ _has_styles = re.compile(r"<style", re.IGNORECASE).search
 
 
 class _Page:
-    def __init__(self, address: str, limit: int, sheet: Sheet) -> None:
+    def __init__(self, address: str, limit: int, sheet: Sheet, totals: Sequence[tuple[int, int]]) -> None:
         self.layout = Layout(limit)
         self._sheet = sheet
         self._look = Look()
         self._is_seen = True
         self._nodes = [Node("html"), Node("body")]
-        self._children = [1, 0]
+        self._siblings = Siblings(totals)
+        self._places: Places = (1, 1, 1, 1)
+        self._number = 0
         self._counted = False
         self.open: OpenElements[_Open] = OpenElements()
         self.cut = False
@@ -308,6 +322,7 @@ class _Page:
         self._title: list[str] = []
         self._in_title = False
         self._preformatted = 0
+        self._continued: list[tuple[str, Mapping[str, str]]] = []
         self._lists: list[int] = []
         """The number of the next item of each open list; -1 for lists without numbers."""
         self._links: dict[str, str] = {}
@@ -328,19 +343,50 @@ class _Page:
         elif token.kind == "end":
             if token.value == "br":
                 self.layout.end_line(0)
-            for name, mark in self.open.ended_by_end(token.value):
-                self._leave(name, mark)
+            ended = self.open.ended_by_end(token.value)
+            if not ended and token.value in _CONTINUED:
+                self._continued = [each for each in self._continued if each[0] != token.value]
+            self._leave_all(ended, ended[-1:])
         else:
-            for name, mark in self.open.ended_by_start(token.value):
-                self._leave(name, mark)
+            self._leave_all(self.open.ended_by_start(token.value), ())
+            self._count(token.value)
             if token.value in VOID:
                 self._void(token)
             elif token.value in ("html", "body") and not len(self.open):
                 self._begin_page(token.value, token.attributes)
-            elif token.value not in _IGNORED and not (token.closed and token.value in ("svg", "math")):
+            elif token.value not in _IGNORED and is_open(token):
                 self._enter(token.value, token.attributes)
 
+    def _leave_all(self, ended: Sequence[tuple[str, _Open]], closed: Sequence[tuple[str, _Open]]) -> None:
+        """Leave elements, the innermost first. Those that no tag of their own closed may be continued."""
+        left: list[tuple[str, Mapping[str, str]]] = []
+        for name, mark in ended:
+            self._leave(name, mark)
+            if mark.attributes is not None and (name, mark) not in closed:
+                left.insert(0, (name, mark.attributes))
+            if name in _CELLS:
+                left = self._continued = []
+        for each in left:
+            if each not in self._continued and len(self._continued) < _MOST_CONTINUED:
+                self._continued = [*self._continued, each]
+
+    def _continue(self) -> None:
+        """Open again what was never closed."""
+        waiting, self._continued = self._continued, []
+        for name, attributes in waiting:
+            self._enter(name, attributes)
+
+    def _count(self, name: str) -> None:
+        """Remember which of its siblings the next element is."""
+        if name == "body":
+            self._siblings.begin_body()
+        elif self._sheet and name not in _IGNORED:
+            self._places = self._siblings.add(name, self._number)
+            self._number += 1
+
     def _text(self, text: str) -> None:
+        if self._continued and not text.isspace():
+            self._continue()
         if self._in_title:
             self._title.append(self._seen(unescape_html(text)))
         elif not self._dropping and not self._is_seen:
@@ -383,21 +429,20 @@ class _Page:
     def _begin_page(self, name: str, attributes: Mapping[str, str]) -> None:
         """The colours of the page. A script may show it later, so that nothing else counts here."""
         place = 0 if name == "html" else 1
-        self._nodes[place] = _make_node(name, attributes, 1)
+        self._nodes[place] = _make_node(name, attributes, (1, 1, 1, 1))
         _, look = self._sheet.apply(self._nodes[place], self._nodes[:place], _own_style(attributes), self._look)
-        self._look = Look(colour=look.colour, behind=look.behind)
+        self._look = Look(colour=look.colour, behind=look.behind, variables=look.variables)
         self._is_seen = self._look.is_seen
 
     def _hides(self, name: str, attributes: Mapping[str, str]) -> tuple[bool, Look]:
         """Whether an element is hidden with everything in it, and how its text looks otherwise."""
-        self._children[-1] += 1
         if not attributes and not self._sheet:
-            return name == "dialog", self._look
+            return name in _NEVER_SHOWN, self._look
         inline = _own_style(attributes)
         if "\\" in inline:
             # Nobody escapes letters in a style but to disguise it.
             return True, self._look
-        node = _make_node(name, attributes, self._children[-1]) if self._sheet else _PLAIN_NODE
+        node = _make_node(name, attributes, self._places) if self._sheet else _PLAIN_NODE
         hides, look = self._sheet.apply(node, self._nodes, inline, self._look)
         return hides or _is_hidden(name, attributes), look
 
@@ -405,10 +450,12 @@ class _Page:
         hides, look = self._hides(name, attributes)
         drops = hides or name in _NOISE or name in ("nav", "title")
         mark = _Open(drops, hides, silent=bool(self._dropping) or drops, look=self._look)
+        if name in _CONTINUED and (hides or look is not self._look):
+            mark.attributes = attributes
         if look is not self._look:
             self._look, self._counted, self._is_seen = look, False, look.is_seen
-        self._nodes.append(_make_node(name, attributes, self._children[-1]) if self._sheet else _PLAIN_NODE)
-        self._children.append(0)
+        self._nodes.append(_make_node(name, attributes, self._places) if self._sheet else _PLAIN_NODE)
+        self._siblings.enter()
         if name == "title" and not self._title and not self._dropping:
             self._in_title = True
         if not self._dropping and name == "nav":
@@ -425,7 +472,7 @@ class _Page:
 
     def _leave(self, name: str, mark: _Open) -> None:
         self._nodes.pop()
-        self._children.pop()
+        self._siblings.leave()
         if mark.look is not self._look:
             self._look, self._is_seen = mark.look, mark.look.is_seen
         if name == "title":
@@ -554,12 +601,17 @@ def _joined(base: str, href: str) -> str:
 def _is_hidden(name: str, attributes: Mapping[str, str]) -> bool:
     """Whether an element says of itself that it is not to be seen."""
     if not attributes:
-        return name == "dialog"
+        return name in _NEVER_SHOWN
     if "hidden" in attributes or "popover" in attributes:
         return True
+    if name == "img" and {"0", "1"}.intersection((attributes.get("width"), attributes.get("height"))):
+        return True
     return attributes.get("aria-hidden", "").strip().lower() == "true" or (
-        name == "dialog" and "open" not in attributes
+        name in _NEVER_SHOWN and "open" not in attributes
     )
+
+
+_NEVER_SHOWN = frozenset({"dialog", "rp"})
 
 
 def _own_style(attributes: Mapping[str, str]) -> str:
@@ -575,6 +627,6 @@ def _own_style(attributes: Mapping[str, str]) -> str:
 _PLAIN_NODE = Node("")
 
 
-def _make_node(name: str, attributes: Mapping[str, str], place: int) -> Node:
+def _make_node(name: str, attributes: Mapping[str, str], places: Places) -> Node:
     classes = frozenset(attributes.get("class", "").split())
-    return Node(name, attributes.get("id", ""), classes, attributes, place)
+    return Node(name, attributes.get("id", ""), classes, attributes, places)

@@ -1,6 +1,5 @@
 """What the styles of a page hide: inline styles and style elements, as far as they can be read without a browser.
 
-A selector may have types, classes, ids, attributes, `:not()`, `:is()` and positions, with descendants and children.
 Style sheets in other files, scripts and layout are not known: what only they hide is shown.
 """
 
@@ -8,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
 from dragoman.builtin.web.markup import names
+from dragoman.builtin.web.selectors import Compound, Node, read_selector
+from dragoman.builtin.web.values import Colour, read_colour, read_length, split_arguments
 
 # --------------------------------------------------------------------------------------------------------------------
 # Declarations. Only properties that can hide a text are kept.
@@ -21,8 +22,52 @@ _KEPT: Final = names(
     "display visibility opacity font font-size color -webkit-text-fill-color background background-color "
     "background-image position left top right bottom text-indent margin margin-left margin-top margin-right clip "
     "clip-path transform translate scale filter width height max-width max-height line-height overflow overflow-x "
-    "overflow-y content-visibility zoom"
+    "overflow-y content-visibility zoom rotate mask mask-image"
 )
+# Names that depend on the direction of the text, as in a text from left to right; and those with four values.
+_SIDES: Final = {"inline-start": "left", "inline-end": "right", "block-start": "top", "block-end": "bottom"}
+_LOGICAL: Final = {
+    **{f"inset-{logical}": side for logical, side in _SIDES.items()},
+    **{f"margin-{logical}": f"margin-{side}" for logical, side in _SIDES.items()},
+    **{f"{most}inline-size": f"{most}width" for most in ("", "max-")},
+    **{f"{most}block-size": f"{most}height" for most in ("", "max-")},
+    **{"overflow-inline": "overflow-x", "overflow-block": "overflow-y", "-webkit-transform": "transform"},
+    **{"-webkit-mask": "mask", "-webkit-mask-image": "mask-image", "-webkit-filter": "filter"},
+    **{"-webkit-opacity": "opacity", "-webkit-clip-path": "clip-path"},
+}
+_SEVERAL: Final = {
+    "inset": ("top", "right", "bottom", "left"),
+    "inset-inline": ("left", "right"),
+    "inset-block": ("top", "bottom"),
+    "margin-inline": ("margin-left", "margin-right"),
+    "margin-block": ("margin-top", "margin-bottom"),
+}
+_GLOBAL: Final = names("inherit initial unset revert revert-layer")
+_DISPLAYS: Final = names(
+    "none block inline inline-block flex inline-flex grid inline-grid table inline-table table-row table-cell "
+    "table-column table-caption table-row-group table-header-group table-footer-group table-column-group "
+    "table-column list-item contents flow-root flow run-in ruby ruby-base ruby-text math grid-lanes -webkit-box "
+    "-webkit-inline-box -webkit-flex -webkit-inline-flex"
+)
+_KEYWORDS: Final[dict[str, frozenset[str]]] = {
+    "display": _DISPLAYS,
+    "visibility": names("visible hidden collapse"),
+    "content-visibility": names("visible hidden auto"),
+    "position": names("static relative absolute fixed sticky -webkit-sticky"),
+    **dict.fromkeys(("overflow", "overflow-x", "overflow-y"), names("visible hidden clip scroll auto overlay")),
+}
+_SIZES: Final = {
+    **{"xx-small": 9.0, "x-small": 10.0, "small": 13.0, "medium": 16.0, "large": 18.0, "x-large": 24.0},
+    **{"xx-large": 32.0, "xxx-large": 48.0},
+}
+_LENGTHS: Final = names(
+    "opacity font-size left top right bottom text-indent margin-left margin-top margin-right width height max-width "
+    "max-height line-height zoom"
+)
+_WORDS: Final = names(
+    "auto none normal min-content max-content fit-content stretch -webkit-fill-available -moz-available hanging "
+    "each-line smaller larger reset"
+) | frozenset(_SIZES)
 _MOST_SHEET: Final = 400_000
 _MOST_RULES: Final = 4_000
 _MOST_STEPS: Final = 1_000_000
@@ -44,183 +89,46 @@ def _unescape(text: str) -> str:
 
 
 def read_declarations(text: str) -> Iterator[tuple[str, str, bool]]:
-    """The name, the value and the importance of each declaration that matters; custom properties too."""
+    """The name, the value and the importance of each declaration that matters; custom properties too.
+
+    A browser ignores a value that it does not understand, and the declaration before it counts.
+    """
     for part in text.split(";"):
         name, colon, value = part.partition(":")
-        name = "".join(name.lower().split())
-        if not colon or not (name in _KEPT or name.startswith("--")):
+        name = "".join(name.split())
+        name = name if name.startswith("--") else _LOGICAL.get(name.lower(), name.lower())
+        if not colon or not (name in _KEPT or name in _SEVERAL or name.startswith("--")):
             continue
         value = " ".join(value.lower().split())
         important = value.replace(" ", "").endswith("!important")
-        yield name, value.rpartition("!")[0].strip() if important else value, important
+        value = value.rpartition("!")[0].strip() if important else value
+        sides = _SEVERAL.get(name)
+        for each, own in _distribute(sides, value) if sides else ((name, value),):
+            if _is_valid(each, own):
+                yield each, own, important
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Selectors.
+def _distribute(sides: Sequence[str], value: str) -> Iterator[tuple[str, str]]:
+    """The values of several sides: those that are missing are the ones of the opposite sides."""
+    values = [each for each in split_arguments(value, " ") if each] or [""]
+    while len(values) < len(sides):
+        values.append(values[max(0, len(values) - 2)])
+    yield from zip(sides, values, strict=False)
 
 
-class Node(NamedTuple):
-    """An open element as selectors see it."""
-
-    name: str
-    id: str = ""
-    classes: frozenset[str] = frozenset()
-    attributes: Mapping[str, str] = {}
-    place: int = 1
-    """Its number among the elements of its parent."""
-
-
-class _Compound(Struct, frozen=True):
-    name: str = ""
-    id: str = ""
-    classes: frozenset[str] = frozenset()
-    attributes: tuple[tuple[str, str, str], ...] = ()
-    negated: tuple[_Compound, ...] = ()
-    options: tuple[tuple[_Compound, ...], ...] = ()
-    position: tuple[int, int] | None = None
-    """`a` and `b` of `:nth-child(an+b)`."""
-    never: bool = False
-    """Whether it depends on what a visitor does, or means no element."""
-
-    def matches(self, node: Node) -> bool:
-        if self.never or (self.name and self.name != node.name) or (self.id and self.id != node.id):
-            return False
-        if not self.classes <= node.classes or not all(_has(node, each) for each in self.attributes):
-            return False
-        if self.position is not None and not _is_at(node.place, *self.position):
-            return False
-        if any(each.matches(node) for each in self.negated):
-            return False
-        return all(any(each.matches(node) for each in group) for group in self.options)
-
-    @property
-    def weight(self) -> tuple[int, int, int]:
-        extra = len(self.classes) + len(self.attributes) + (self.position is not None)
-        return (int(bool(self.id)), extra, int(bool(self.name)))
-
-
-def _has(node: Node, wanted: tuple[str, str, str]) -> bool:
-    name, sign, value = wanted
-    found = node.attributes.get(name)
-    if found is None or not sign:
-        return found is not None
-    if sign == "=":
-        return found == value
-    if not value:
-        return False
-    return {
-        "~=": value in found.split(),
-        "|=": found == value or found.startswith(f"{value}-"),
-        "^=": found.startswith(value),
-        "$=": found.endswith(value),
-        "*=": value in found,
-    }[sign]
-
-
-def _is_at(place: int, step: int, first: int) -> bool:
-    if step == 0:
-        return place == first
-    return (place - first) % step == 0 and (place - first) // step >= 0
-
-
-_part = re.compile(
-    r"""(?P<name>\*|[\w-]+) | \#(?P<id>[\w-]+) | \.(?P<class>[\w-]+)
-      | \[\s*(?P<attr>[\w-]+)\s*(?:(?P<sign>[~|^$*]?=)\s*(?P<value>"[^"]*"|'[^']*'|[^\s\]]+)\s*[iIsS]?)?\s*\]
-      | (?P<pseudo>::?[\w-]+)(?P<inside>\([^()]*(?:\([^()]*\)[^()]*)*\))?""",
-    re.VERBOSE,
-)
-_nth = re.compile(r"(?:(?P<a>[+-]?\d{0,4})n)?\s*(?P<b>[+-]?\s*\d{1,4})?").fullmatch
-_step = re.compile(r"\s*([>+~])\s*|\s+")
-
-
-def _read_compound(text: str) -> _Compound | None:
-    fields: dict[str, object] = {"classes": frozenset(), "attributes": (), "negated": (), "options": ()}
-    at = 0
-    while at < len(text):
-        found = _part.match(text, at)
-        if found is None:
-            return None
-        at = found.end()
-        if found["name"]:
-            fields["name"] = "" if found["name"] == "*" else found["name"].lower()
-        elif found["id"]:
-            fields["id"] = found["id"]
-        elif found["class"]:
-            fields["classes"] = fields["classes"] | {found["class"]}  # type: ignore[operator]
-        elif found["attr"]:
-            value = (found["value"] or "").strip("\"'")
-            fields["attributes"] = (*fields["attributes"], (found["attr"].lower(), found["sign"] or "", value))  # type: ignore[misc]
-        else:
-            _read_pseudo(found["pseudo"].lower(), (found["inside"] or "()")[1:-1], fields)
-    return _Compound(**fields)  # type: ignore[arg-type]
-
-
-def _read_pseudo(name: str, inside: str, fields: dict[str, object]) -> None:
-    compounds = [_read_compound(each.strip()) for each in inside.split(",")] if inside else []
-    simple = tuple(each for each in compounds if each is not None)
-    if name == ":not":
-        fields["negated"] = (*fields["negated"], *simple)  # type: ignore[misc]
-    elif name in (":is", ":where", ":matches", ":-webkit-any"):
-        fields["options"] = (*fields["options"], simple)  # type: ignore[misc]
-    elif name == ":first-child":
-        fields["position"] = (0, 1)
-    elif name == ":nth-child":
-        fields["position"] = _read_position(inside)
-        fields["never"] = fields["position"] is None
-    elif name not in (":root", ":link", ":any-link", ":only-child", ":first-of-type", ":nth-of-type"):
-        fields["never"] = True
-
-
-def _read_position(text: str) -> tuple[int, int] | None:
-    text = {"odd": "2n+1", "even": "2n"}.get(text.strip().lower(), text.strip().lower())
-    found = _nth(text)
-    if found is None or not text:
-        return None
-    step = found["a"]
-    first = int((found["b"] or "0").replace(" ", ""))
-    return (0 if step is None else int(step + "1") if step in ("", "+", "-") else int(step)), first
-
-
-class _Rule(Struct, frozen=True):
-    compounds: tuple[_Compound, ...]
-    signs: tuple[str, ...]
-    """What stands between the compounds: a blank, or `>`; siblings are not looked at."""
-    declarations: tuple[tuple[str, str, bool], ...]
-    order: int
-    weight: tuple[int, int, int]
-
-
-def _read_selector(text: str) -> tuple[tuple[_Compound, ...], tuple[str, ...]] | None:
-    pieces: list[str] = []
-    signs: list[str] = []
-    at = depth = begin = 0
-    text = text.strip()
-    while at < len(text):
-        if text[at] in "([":
-            depth += 1
-        elif text[at] in ")]":
-            depth -= 1
-        found = _step.match(text, at) if depth == 0 else None
-        if found and found.end() > at:
-            pieces.append(text[begin:at])
-            signs.append(found[1] or " ")
-            at = begin = found.end()
-            continue
-        at += 1
-    pieces.append(text[begin:])
-    compounds: list[_Compound] = []
-    kept: list[str] = []
-    for index, piece in enumerate(pieces):
-        compound = _read_compound(piece) if piece else None
-        if compound is None:
-            return None
-        if index and signs[index - 1] in "+~":
-            # The sibling before it is not looked at; what stands before that one counts.
-            compounds.pop()
-        elif index:
-            kept.append(signs[index - 1])
-        compounds.append(compound)
-    return tuple(compounds), tuple(kept[-(len(compounds) - 1) :] if len(compounds) > 1 else ())
+def _is_valid(name: str, value: str) -> bool:
+    if value in _GLOBAL or "var(" in value or "env(" in value:
+        return True
+    if name in _KEYWORDS:
+        return bool(value) and all(word in _KEYWORDS[name] for word in value.split())
+    if name in _LENGTHS:
+        words = [each for each in split_arguments(value, " ") if each]
+        return bool(words) and all(
+            word in _WORDS or "(" in word or read_length(word, 1, 1) is not None for word in words
+        )
+    if name in ("color", "-webkit-text-fill-color", "background-color"):
+        return value == "currentcolor" or read_colour(value) is not None
+    return bool(value)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -246,7 +154,25 @@ def _applies_part(part: str) -> bool:
         pixels = float(number or 0) * (16 if unit in ("em", "rem") else 1)
         if (kind == "min" and pixels > _WIDTH) or (kind == "max" and pixels < _WIDTH):
             return False
-    return "prefers" not in part and not part.strip().startswith("not screen")
+    wishes = _wish.findall(part)
+    return all(wish in _USUAL_WISHES for wish in wishes) and not part.strip().startswith("not screen")
+
+
+# What a visitor without settings of his own prefers.
+_wish = re.compile(r"prefers-[a-z-]+\s*(?::\s*([a-z-]+))?")
+_USUAL_WISHES: Final = ("light", "no-preference")
+
+
+class _Rule(Struct, frozen=True):
+    compounds: tuple[Compound, ...]
+    signs: tuple[str, ...]
+    """What stands between the compounds: a blank, or `>`; siblings are not looked at."""
+    declarations: tuple[tuple[str, str, bool], ...]
+    order: int
+    weight: tuple[int, int, int]
+
+
+_at_rule = re.compile(r"@(?:media|supports|layer|container|scope|document)(?![\w-])").match
 
 
 class TooManyStyles(Exception):
@@ -261,7 +187,8 @@ class Sheet:
         self._count = 0
         self._steps = 0
         self._known: dict[tuple[str, tuple[int, ...], Look], tuple[bool, Look]] = {}
-        self.variables: dict[str, str] = {}
+        self.counts_from_end = False
+        """Whether a selector needs the number of elements behind another one."""
         left = _MOST_SHEET
         for media, text in texts:
             if _applies(media):
@@ -305,11 +232,10 @@ class Sheet:
     def _around(self, prelude: str, around: Sequence[str]) -> list[str] | None:
         """The selectors of a block in a block; None if its rules do not count."""
         if prelude.startswith("@"):
-            name, _, condition = prelude.partition(" ")
-            if name.startswith("@media"):
-                condition = prelude.removeprefix("@media")
-                return list(around) if _applies(condition) else None
-            return list(around) if name in ("@supports", "@layer", "@container", "@scope", "@document") else None
+            rule = _at_rule(prelude.lower())
+            if rule is None or rule[0] != "@media":
+                return list(around) if rule else None
+            return list(around) if _applies(prelude[rule.end() :]) else None
         if len(prelude) > _LONGEST_SELECTOR:
             return None
         selectors = [each.strip() for each in _split(_unescape(prelude))][:_MOST_SELECTORS]
@@ -322,16 +248,16 @@ class Sheet:
         return joined[:_MOST_SELECTORS]
 
     def _add(self, selectors: Iterable[str], declared: tuple[tuple[str, str, bool], ...]) -> None:
-        self.variables.update({name: value for name, value, _ in declared if name.startswith("--")})
         # The last declaration of a property counts.
-        last = {(name, important): value for name, value, important in declared if not name.startswith("--")}
+        last = {(name, important): value for name, value, important in declared}
         hiding = tuple((name, value, important) for (name, important), value in last.items())
         for selector in selectors:
-            read = _read_selector(selector) if selector and hiding else None
+            read = read_selector(selector) if selector and hiding else None
             if read is None or self._count >= _MOST_RULES:
                 continue
             compounds, signs = read
             self._count += 1
+            self.counts_from_end = self.counts_from_end or any(each.counts_from_end for each in compounds)
             weight = [sum(each.weight[index] for each in compounds) for index in range(3)]
             end = compounds[-1]
             key = f"#{end.id}" if end.id else f".{min(end.classes)}" if end.classes else end.name or "*"
@@ -346,7 +272,7 @@ class Sheet:
         key = (inline, tuple(rule.order for rule in rules), around)
         known = self._known.get(key)
         if known is None:
-            style = self._combine(rules, inline)
+            style, around = self._combine(rules, inline, around)
             known = (hides_all(style, around.size), look_of(style, around)) if style else (False, around)
             if len(self._known) < _MOST_RULES:
                 self._known[key] = known
@@ -358,8 +284,8 @@ class Sheet:
         self._steps += 8 * len(found)
         return found
 
-    def _combine(self, rules: Sequence[_Rule], inline: str) -> Style:
-        """The declarations that count, of the rules and of the element itself."""
+    def _combine(self, rules: Sequence[_Rule], inline: str, around: Look) -> tuple[Style, Look]:
+        """The declarations that count, of the rules and of the element itself, and what is inherited of variables."""
         found: list[tuple[tuple[bool, int, tuple[int, int, int], int], str, str]] = []
         for rule in rules:
             for name, value, important in rule.declarations:
@@ -367,14 +293,13 @@ class Sheet:
         for name, value, important in read_declarations(inline) if inline else ():
             found.append(((important, 1, (0, 0, 0), 0), name, value))
         found.sort(key=lambda each: each[0])
-        return {name: self._resolve(value) for name, value in {name: value for _, name, value in found}.items()}
-
-    def _resolve(self, value: str) -> str:
-        for _ in range(4):
-            if "var(" not in value:
-                break
-            value = _variable.sub(lambda each: self.variables.get(each[1], each[2] or "").strip(), value)
-        return value
+        last = {name: value for _, name, value in found}
+        own = {name: value for name, value in last.items() if name.startswith("--")}
+        if own:
+            variables = Variables({**around.variables.values, **own})
+            around = Look(around.invisible, around.size, around.colour, around.behind, variables)
+        known = around.variables.values
+        return {name: _resolve(value, known) for name, value in last.items() if name not in own}, around
 
     def _matches(self, rule: _Rule, node: Node, ancestors: Sequence[Node]) -> bool:
         self._steps += 1
@@ -391,6 +316,14 @@ class Sheet:
                 return False
             at -= 1
         return True
+
+
+def _resolve(value: str, known: Mapping[str, str]) -> str:
+    for _ in range(4):
+        if "var(" not in value or len(value) > _LONGEST_SELECTOR:
+            break
+        value = _variable.sub(lambda each: known.get(each[1], each[2] or "").strip(), value)
+    return value
 
 
 def _split(text: str) -> list[str]:
@@ -417,15 +350,28 @@ def _skip(text: str, at: int) -> int:
 # What a style does to the text of an element.
 
 
+class Variables:
+    """The custom properties of an element. They are compared by identity, because they are many and rarely change."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values = values
+
+
+_NO_VARIABLES: Final = Variables({})
+
+
 class Look(Struct, frozen=True):
     """How the text of an element looks, as far as it is inherited."""
 
     invisible: bool = False
     size: float = 16.0
     """The size of the font, in pixels."""
-    colour: tuple[float, ...] = (0, 0, 0, 1)
-    behind: tuple[float, ...] | None = (255, 255, 255, 1)
+    colour: Colour = (0, 0, 0, 1)
+    behind: Colour | None = (255, 255, 255, 1)
     """The colour behind the text; None if it is an image."""
+    variables: Variables = _NO_VARIABLES
 
     @property
     def is_seen(self) -> bool:
@@ -440,69 +386,6 @@ _SMALLEST: Final = 2.0
 _FAINTEST: Final = 0.05
 _SAME: Final = 10.0
 _FAR: Final = 900.0
-_length = re.compile(
-    r"([+-]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}))(px|pt|pc|in|cm|mm|q|em|rem|ex|ch|vw|vh|vmin|vmax|%)?"
-).fullmatch
-_UNITS: Final = {
-    **{"": 1.0, "px": 1.0, "pt": 1.33, "pc": 16.0, "in": 96.0, "cm": 37.8, "mm": 3.78, "q": 0.95},
-    **{"rem": 16.0, "vw": 12.8, "vh": 8.0, "vmin": 8.0, "vmax": 12.8},
-}
-_COLOURS: Final = {
-    **{"white": (255, 255, 255), "black": (0, 0, 0), "red": (255, 0, 0), "lime": (0, 255, 0), "blue": (0, 0, 255)},
-    **{"green": (0, 128, 0), "yellow": (255, 255, 0), "gray": (128, 128, 128), "grey": (128, 128, 128)},
-    **{"silver": (192, 192, 192), "navy": (0, 0, 128), "snow": (255, 250, 250), "ivory": (255, 255, 240)},
-    **{"whitesmoke": (245, 245, 245), "ghostwhite": (248, 248, 255), "floralwhite": (255, 250, 240)},
-    **{"azure": (240, 255, 255), "mintcream": (245, 255, 250), "orange": (255, 165, 0), "purple": (128, 0, 128)},
-    **{"maroon": (128, 0, 0), "teal": (0, 128, 128), "aqua": (0, 255, 255), "cyan": (0, 255, 255)},
-    **{"olive": (128, 128, 0), "fuchsia": (255, 0, 255), "magenta": (255, 0, 255), "lightgray": (211, 211, 211)},
-}
-_function = re.compile(r"rgba?\(([^()]{1,60})\)|hsla?\(([^()]{1,60})\)")
-_SIZES: Final = {"xx-small": 9.0, "x-small": 10.0, "small": 13.0, "medium": 16.0, "large": 18.0, "x-large": 24.0}
-
-
-def _pixels(value: str, size: float, whole: float) -> float | None:
-    found = _length(value.strip())
-    if found is None:
-        return None
-    number, unit = float(found[1]), found[2] or ""
-    if unit in ("em", "ex", "ch"):
-        return number * size * (1.0 if unit == "em" else 0.5)
-    return number * whole / 100 if unit == "%" else number * _UNITS[unit]
-
-
-def read_colour(value: str) -> tuple[float, ...] | None:
-    """Red, green, blue and alpha; None if the value is not understood."""
-    value = value.strip().lower()
-    if value in _COLOURS:
-        return (*_COLOURS[value], 1.0)
-    if value == "transparent":
-        return (0, 0, 0, 0)
-    if re.fullmatch(r"#[0-9a-f]{3,8}", value) and len(value) in (4, 5, 7, 9):
-        digits = value[1:] if len(value) > 5 else "".join(each * 2 for each in value[1:])
-        parts = [int(digits[at : at + 2], 16) for at in range(0, len(digits), 2)]
-        return (*parts[:3], parts[3] / 255 if len(parts) > 3 else 1.0)
-    found = _function.fullmatch(value)
-    if found is None:
-        return None
-    words = re.split(r"[\s,/]+", (found[1] or found[2]).strip())
-    try:
-        numbers = [
-            float(word.rstrip("%deg")) * (2.55 if word.endswith("%") and found[1] and at < 3 else 1)
-            for at, word in enumerate(words)
-        ]
-    except ValueError:
-        return None
-    if len(numbers) not in (3, 4):
-        return None
-    alpha = numbers[3] / (100 if words[3].endswith("%") else 1) if len(numbers) == 4 else 1.0
-    return (*(numbers[:3] if found[1] else _from_hsl(*numbers[:3])), alpha)
-
-
-def _from_hsl(hue: float, saturation: float, light: float) -> tuple[float, float, float]:
-    from colorsys import hls_to_rgb
-
-    red, green, blue = hls_to_rgb(hue % 360 / 360, min(light, 100) / 100, min(saturation, 100) / 100)
-    return red * 255, green * 255, blue * 255
 
 
 def look_of(style: Style, around: Look) -> Look:
@@ -512,33 +395,56 @@ def look_of(style: Style, around: Look) -> Look:
     if visibility in ("hidden", "collapse", "visible"):
         invisible = visibility != "visible"
     written = style.get("font-size") or next(
-        (each for each in style.get("font", "").split() if _length(each.partition("/")[0])), ""
+        (each for each in style.get("font", "").split() if read_length(each.partition("/")[0], 1, 1) is not None), ""
     )
-    found = _SIZES.get(written) or _pixels(written.partition("/")[0], size, size) if written else None
+    found = _SIZES.get(written) or read_length(written.partition("/")[0], size, size) if written else None
     size = found if found is not None else size
     colour = read_colour(style.get("-webkit-text-fill-color", "") or style.get("color", "")) or colour
     for name in ("background", "background-color", "background-image"):
         value = style.get(name, "")
         if "url(" in value or "gradient(" in value:
-            behind = None
+            behind = _only_colour(value)
         elif name != "background-image":
-            shown = next(filter(None, map(read_colour, [value, *value.split()])), None) if value else None
+            words = [value, *split_arguments(value, " ")]
+            shown = next(filter(None, map(read_colour, words)), None) if value else None
             behind = shown if shown is not None and shown[3] > 0.5 else behind
-    return Look(invisible, size, colour, behind)
+    return Look(invisible, size, colour, behind, around.variables)
+
+
+_gradient = re.compile(r"[a-z-]*gradient\((.*)\)", re.DOTALL).fullmatch
+
+
+def _only_colour(value: str) -> Colour | None:
+    """The colour of an image that has only one: a gradient whose colours are the same, or all transparent."""
+    found = _gradient(value.strip())
+    words = [word for part in split_arguments(found[1]) for word in split_arguments(part, " ")] if found else []
+    colours = list(filter(None, map(read_colour, words)))
+    spread = [max(channel) - min(channel) for channel in zip(*colours, strict=True)]
+    is_clear = all(_is_nothing(each[3]) for each in colours)
+    return colours[0] if colours and (is_clear or max(spread) <= _SAME) else None
 
 
 def hides_all(style: Style, size: float) -> bool:
     """Whether a style hides an element with everything in it, whatever the styles inside say."""
-    if style.get("display") == "none" or style.get("content-visibility") == "hidden" or style.get("zoom") == "0":
+    if style.get("display") == "none" or style.get("content-visibility") == "hidden":
         return True
-    opacity = _pixels(style.get("opacity", ""), 1, 1)
-    if opacity is not None and opacity < _FAINTEST:
+    for name in ("opacity", "zoom"):
+        value = read_length(style.get(name, ""), 1, 1)
+        if value is not None and value < _FAINTEST:
+            return True
+    for name, inside in _functions.findall(style.get("filter", "")):
+        amount = read_length(inside, 16, 1)
+        if amount is not None and (
+            (name == "opacity" and _is_nothing(amount)) or (name == "blur" and amount > _BLURRED)
+        ):
+            return True
+    mask = _only_colour(style.get("mask-image", "") or style.get("mask", ""))
+    if mask is not None and mask[3] < _FAINTEST:
         return True
-    if re.search(r"opacity\((?:0+(?:\.0*)?%?|\.0+)\)", style.get("filter", "")):
-        return True
-    return _is_clipped(style, size) or _is_far_away(style, size) or _is_tiny(style, size)
+    return _is_clipped(style) or _is_far_away(style, size) or _is_shrunk(style) or _is_tiny(style, size)
 
 
+_BLURRED: Final = 15.0
 _no_clip = re.compile(r"rect\(\s*(?:0|1px|0px)[\s,]+(?:0|1px|0px)[\s,]+(?:0|1px|0px)[\s,]+(?:0|1px|0px)")
 _no_path = re.compile(
     r"inset\(\s*(?:(?:5\d|[6-9]\d|\d{3,})(?:\.\d*)?%)|circle\(\s*0(?:px|%)?[\s)]|polygon\((?:\s*0(?:px|%)?[\s,]*){2,}\)"
@@ -546,34 +452,70 @@ _no_path = re.compile(
 )
 
 
-def _is_clipped(style: Style, size: float) -> bool:
+def _is_clipped(style: Style) -> bool:
+    for name, inside in _functions.findall(style.get("clip-path", "")):
+        first = split_arguments(inside.strip(), " ")[0]
+        cut = read_length(first, 1, 100)
+        if cut is not None and ((name == "inset" and "%" in first and cut >= 50) or (name == "circle" and cut <= 1)):
+            return True
     return bool(_no_clip.match(style.get("clip", "")) or _no_path.match(style.get("clip-path", "")))
 
 
-_moves = re.compile(r"translate(?:x|y|3d)?\(([^()]{1,80})\)")
-_scales = re.compile(r"scale(?:x|y|3d)?\(\s*(?:0+(?:\.0*)?|\.0+)\s*[,)]")
+_functions = re.compile(r"([a-z0-9]+)\(((?:[^()]|\([^()]*\)){1,120})\)")
+_edge_on = re.compile(r"\b[xy]\s+(-?\d{1,4})deg").search
+
+
+def _is_shrunk(style: Style) -> bool:
+    """Whether nothing is left of an element after it is scaled or turned."""
+    for name, inside in _functions.findall(style.get("transform", "")):
+        values = [read_length(each.removesuffix("deg"), 1, 1) for each in split_arguments(inside)]
+        if name.startswith("scale") and name != "scalez" and any(_is_nothing(each) for each in values[:2]):
+            return True
+        if (
+            name == "matrix"
+            and len(values) == 6
+            and all(each is not None and abs(each) < _FAINTEST for each in values[:4])
+        ):
+            return True
+        if name in ("rotatex", "rotatey") and values[0] is not None and "deg" in inside and values[0] % 180 == 90:
+            return True
+    if any(_is_nothing(read_length(each, 1, 1)) for each in style.get("scale", "").split()[:2]):
+        return True
+    turned = _edge_on(style.get("rotate", ""))
+    return turned is not None and int(turned[1]) % 180 == 90
+
+
+def _is_nothing(factor: float | None) -> bool:
+    return factor is not None and abs(factor) < _FAINTEST
 
 
 def _is_far_away(style: Style, size: float) -> bool:
     lengths = [style.get(name, "") for name in ("text-indent", "margin-left", "margin-top", "margin-right")]
-    lengths += style.get("margin", "").split()
+    lengths += split_arguments(style.get("margin", ""), " ")
     if style.get("position") in ("absolute", "fixed", "relative", "sticky"):
         lengths += [style.get(name, "") for name in ("left", "top", "right", "bottom")]
     else:
         lengths += [each for each in (style.get("left", ""), style.get("top", "")) if each.startswith("-")]
-    transform = f"{style.get('transform', '')} {style.get('scale', '') and 'scale(' + style['scale'] + ')'}"
-    lengths += [each for found in _moves.findall(transform) for each in found.split(",")]
-    lengths += style.get("translate", "").split()
-    if _scales.search(transform):
+    for name, inside in _functions.findall(style.get("transform", "")):
+        lengths += split_arguments(inside) if name.startswith("translate") else ()
+    lengths += split_arguments(style.get("translate", ""), " ")
+    moved = [read_length(each, size, _WIDTH) for each in lengths if each]
+    if any(each is not None and (each <= -_FAR or each >= 4 * _FAR) for each in moved):
         return True
-    moved = [_pixels(each, size, _WIDTH) for each in lengths if each]
-    return any(each is not None and (each <= -_FAR or each >= 4 * _FAR) for each in moved)
+    indent = read_length(style.get("text-indent", ""), 0, 100)
+    return indent is not None and indent >= 100 and "%" in style["text-indent"] and _cuts(style)
+
+
+def _cuts(style: Style) -> bool:
+    cut = " ".join(style.get(name, "") for name in ("overflow", "overflow-x", "overflow-y"))
+    return any(word in cut for word in ("hidden", "clip", "auto", "scroll"))
 
 
 def _is_tiny(style: Style, size: float) -> bool:
-    cut = " ".join(style.get(name, "") for name in ("overflow", "overflow-x", "overflow-y"))
-    if "hidden" not in cut and "clip" not in cut:
+    if not _cuts(style):
         return False
     names = ("width", "height", "max-width", "max-height")
-    found = [_pixels(style[name], size, _WIDTH) for name in names if name in style]
-    return any(each is not None and each <= 1.0 for each in found) or _pixels(style.get("line-height", ""), 1, 1) == 0
+    found = [read_length(style[name], size, _WIDTH) for name in names if name in style]
+    return (
+        any(each is not None and each <= 1.0 for each in found) or read_length(style.get("line-height", ""), 1, 1) == 0
+    )

@@ -155,7 +155,9 @@ class React(Entry):
             raise NotACall("without tools, the input must be JSON")
         arguments = Arguments(cursor.start_call(name))
         yield from read_or_skip(cursor, _read_input(cursor, arguments, character), _nothing, _stops)
-        yield from cursor.take(_observation)
+        if (yield from cursor.take(_observation)) is not None:
+            # Whatever follows, the model invented it.
+            yield from run_to(cursor, _stops)
         arguments.finish(cursor, name)
 
 
