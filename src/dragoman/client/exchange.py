@@ -478,9 +478,11 @@ class Attempt(Struct, eq=False):
 
     def _look(self, event: ReplyFailed) -> ReplyFailed:
         """Store the failure. For a rejected key, add the name of its variable, never its value."""
-        failure = event.failure
+        # A server may also report an error inside a reply.
+        scrubber, failure = self.scrubbers.latest, event.failure
+        message, body = scrubber.text(failure.message), scrubber.structure(failure.body)
+        failure = structs.replace(failure, message=message, code=scrubber.text(failure.code), body=body)
         if self._names_key and self.auth.source:
             failure = structs.replace(failure, message=f"{failure.message} (key: {self.auth.source})")
-            event = ReplyFailed(failure)
         self._failure = failure
-        return event
+        return ReplyFailed(failure)
