@@ -9,10 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.args.decoder import Undecodable, decode
+from dragoman.args.decoder import Undecodable, decode, is_rounded
 from dragoman.args.tolerant import repair
 from dragoman.jsonschema.fit import (
     MAX_DEPTH,
+    MOST_EXACT,
     Memo,
     Shape,
     Steps,
@@ -43,7 +44,6 @@ _LONGEST_WORD = 2000
 _READ_PER_STEP = 16
 """How many characters are read in the time of one step."""
 
-_EXACT_FLOAT = 2**53
 _EXACT_TEXT_BITS = 13_000  # Python refuses to convert larger integers to text.
 
 MISSING: Any = object()
@@ -154,7 +154,7 @@ class Coercer:
                 return found
             if value.lstrip()[:1] in ("[", "{"):
                 return value  # Text that looks like a malformed structure: a list around it would hide the fault.
-        elif kind is float and "integer" in shape.kinds and value.is_integer() and abs(value) <= _EXACT_FLOAT:
+        elif kind is float and "integer" in shape.kinds and value.is_integer() and abs(value) < MOST_EXACT:
             return self.note(path, "whole_number", value, int(value))
         elif "string" in shape.kinds:
             text = scalar_text(value)
@@ -339,7 +339,7 @@ def _read_number(word: str) -> Any:
     if not _NUMBER.fullmatch(word):
         return MISSING
     number = float(word)
-    return number if math.isfinite(number) else MISSING
+    return number if math.isfinite(number) and not is_rounded(word, number) else MISSING
 
 
 _SCALAR_READERS: dict[str, Callable[[str], Any]] = {

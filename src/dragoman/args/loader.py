@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -14,7 +16,7 @@ from dragoman.args.tolerant import repair
 from dragoman.errors import nearest
 from dragoman.jsonschema.dialect import BASE, normalise
 from dragoman.jsonschema.effort import MOST_VISITS, Effort, measure
-from dragoman.jsonschema.fit import fits_plainly
+from dragoman.jsonschema.fit import MOST_EXACT, fits, fits_plainly, shape_of
 from dragoman.jsonschema.keywords import KIND_OF_TYPE, child_path
 from dragoman.jsonschema.patterns import MOST_ATTEMPTS
 from dragoman.jsonschema.references import refuse_to_fetch
@@ -139,11 +141,45 @@ def find_faults(value: Any, schema: JsonObject) -> list[Fault]:
     if work > MOST_VISITS:
         return [Fault("$", f"cannot be checked: that takes more than {MOST_VISITS} steps with its schema")]
     if checks.accepts(checks.schema, value):
-        return []
+        return _find_inexact(value, schema) if checks.effort.has_extreme else []
     walk = _Walk(checks, value, work)
     with suppress(*_CANNOT_SAY):  # The value is invalid in any case; the faults found so far are returned.
         walk.look(checks.schema, value, "$")
     return walk.faults or [Fault("$", "does not fit the schema")]
+
+
+def _find_inexact(value: Any, schema: JsonObject) -> list[Fault]:
+    """Return the floats in the place of an integer that may stand for several integers.
+
+    JSON Schema accepts 1e300 as an integer. A tool that receives it, or what it was rounded from, gets a guess.
+    """
+    shape = shape_of(schema)
+    if fits(shape, value, exact=False):
+        return []
+    copied = deepcopy(value)
+    large = list(islice(_large_floats(copied), _MAX_FAULTS))
+    for holder, key, number, _ in large:
+        holder[key] = int(number)
+    faults = []
+    for holder, key, number, path in large:
+        holder[key] = number
+        if not fits(shape, copied, exact=False):
+            faults.append(Fault(path, f"expected integer, got {show(number)}: write all its digits"))
+        holder[key] = int(number)
+    return faults or [Fault("$", "has a number with an exponent or a fraction in the place of an integer")]
+
+
+def _large_floats(value: Any) -> Iterator[tuple[Any, Any, float, str]]:
+    """Return where the large floats are: what holds them, and their path."""
+    waiting = [(value, "$")]
+    while waiting:
+        holder, path = waiting.pop()
+        members = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
+        for key, item in list(members):
+            place = child_path(path, key)
+            if isinstance(item, float) and abs(item) >= MOST_EXACT:
+                yield holder, key, item, place
+            waiting.append((item, place))
 
 
 class _Checks:

@@ -338,6 +338,11 @@ class Effort:
         work = self._work
         return (text.count(b"{") + work.fixed) * times, work.weight * times, work.unique * times
 
+    @property
+    def has_extreme(self) -> bool:
+        """Whether the value that was counted last has an extreme number."""
+        return self._extent.has_extreme
+
     def exceeds(self, value: Any) -> bool:
         """Whether the validator would have more work than it should."""
         return self.count(value) > self._most

@@ -306,6 +306,9 @@ MAX_DEPTH = 100
 
 _LEVELS = 2
 
+MOST_EXACT = 2**53
+"""A float from here on may stand for several integers."""
+
 MOST_STEPS = 500_000
 """After so many steps, a value counts as fitting, too: a schema with many branches and a large value multiply."""
 
@@ -373,7 +376,7 @@ def fits(shape: Shape, value: Any, depth: int = 0, memo: Memo | None = None, exa
     kind = type(value)
     types = shape.types
     if types is not None and kind not in types:
-        is_whole = kind is float and int in types and value.is_integer()
+        is_whole = kind is float and int in types and value.is_integer() and abs(value) < MOST_EXACT
         if exact or not is_whole:
             return False
     if shape.leaf is not None:

@@ -32,7 +32,7 @@ from dragoman.wire.history import SHARED, History, HistoryRules, arrange, spread
 from dragoman.wire.options import WIRES
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.schemas import compile_schema
-from dragoman.wire.values import as_plain, parse
+from dragoman.wire.values import Ambiguous, as_plain, parse
 
 if TYPE_CHECKING:
     from dragoman.wire.reader import Reader
@@ -408,6 +408,10 @@ class Codec(ABC):
         every wire.
         """
         plain = as_plain(body)
+        if isinstance(plain, str | bytes | bytearray):
+            plain = parse(bytes(plain) if isinstance(plain, bytearray) else plain)
+        if any(isinstance(each, Ambiguous) for each in (plain if isinstance(plain, list) else [plain])):
+            return []
         if isinstance(plain, dict):
             plain = _complete(plain)
         elif isinstance(plain, list):

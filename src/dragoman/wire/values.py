@@ -11,8 +11,10 @@ from typing import Any, get_args
 
 import msgspec
 
+from dragoman.args.decoder import is_rounded
 from dragoman.args.loader import Loaded, load
 from dragoman.errors import ConfigError
+from dragoman.jsonschema.keywords import same
 from dragoman.types import (
     Failure,
     Fault,
@@ -116,6 +118,9 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _decode_odd = json.JSONDecoder().decode
 _ODD = ("\\ud", "\\uD", "NaN", "Infinity")
+# One of these is in every frame with a part of a call; the last may spell one of the others.
+_MARKS_OF_CALLS = ("tool", "unction", "_json", "\\u")
+_BYTES_OF_CALLS = tuple(mark.encode() for mark in _MARKS_OF_CALLS)
 
 _LINE_ENDS = (("\x85", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
 
@@ -147,22 +152,86 @@ def as_count(value: Any) -> int:
     return int(value) if 0 <= value < 1 << 53 else 0
 
 
+class Ambiguous(dict[str, Any]):
+    """A frame that other programs read differently, or that lost digits. No call in such a reply may run."""
+
+    why = ""
+
+
 def parse(text: str | bytes) -> Any:
-    """Return the JSON value of a frame, or BROKEN."""
+    """Return the JSON value of a frame, or BROKEN. A frame with a call that is ambiguous is an `Ambiguous`."""
     try:
-        return _decode(text)
+        value = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return _parse_odd(text)
+    marks = _MARKS_OF_CALLS if isinstance(text, str) else _BYTES_OF_CALLS
+    for mark in marks:
+        if mark in text:  # type: ignore[operator]
+            return value if _is_faithful(text, value) else _inspect(_as_words(text), value)
+    return value
 
 
 def _parse_odd(text: str | bytes) -> Any:
     """JSON with what no standard allows and servers send: half a character, whose other half is in the next frame, and
     NaN. Both stay what they are: whoever needs that very field has to say what they are good for."""
     try:
-        words = text.decode("utf-8-sig") if isinstance(text, bytes) else text
-        return _decode_odd(words) if any(odd in words for odd in _ODD) else BROKEN
+        words = _as_words(text)
+        return _inspect(words, _decode_odd(words)) if any(odd in words for odd in _ODD) else BROKEN
     except (ValueError, RecursionError):
         return BROKEN
+
+
+def _as_words(text: str | bytes) -> str:
+    return text.decode("utf-8-sig") if isinstance(text, bytes) else text
+
+
+def _is_faithful(text: str | bytes, value: Any) -> bool:
+    """Whether the value certainly says what the text says. The decoder keeps only the last of duplicate keys; then the
+    text has more colons than the encoded value."""
+    written = _encode(value)
+    colons, escape = (
+        (text.count(":"), "\\u003" in text)
+        if isinstance(text, str)
+        else (
+            text.count(b":"),
+            b"\\u003" in text,
+        )
+    )
+    return colons == written.count(b":") and not escape and b".0" not in written
+
+
+def _inspect(words: str, value: Any) -> Any:
+    """Return the value; an `Ambiguous` if its text has a key twice with different values, or a number lost digits."""
+    found: list[str] = []
+
+    def join(pairs: list[tuple[str, Any]]) -> JsonObject:
+        members: JsonObject = {}
+        for key, each in pairs:
+            if key in members and not same(members[key], each):
+                found.append(f"the key {key[:SHOWN]!r} is in the reply twice, with different values")
+            members[key] = each
+        return members
+
+    def number(digits: str) -> float:
+        if is_rounded(digits, float(digits)):
+            found.append(f"more digits than a number can hold: {digits[:40]}")
+        return float(digits)
+
+    try:
+        json.JSONDecoder(object_pairs_hook=join, parse_float=number).decode(words)
+    except (ValueError, RecursionError):
+        found.append("the reply has a number that is too long, or is nested too deep")
+    if not found:
+        return value
+    if isinstance(value, list):
+        return [_doubt(each, found[0]) if isinstance(each, dict) else each for each in value]
+    return _doubt(value, found[0]) if isinstance(value, dict) else value
+
+
+def _doubt(value: JsonObject, why: str) -> Ambiguous:
+    ambiguous = Ambiguous(value)
+    ambiguous.why = why
+    return ambiguous
 
 
 def join_halves(text: str) -> str:

@@ -417,6 +417,7 @@ class ConverseReader(Reader):
         if payload is BROKEN:
             self._break(f"a frame is not JSON: {frame.payload[:200].decode('utf-8', 'replace')}")
             return
+        self._doubt(payload)
         fields = as_dict(payload)
         if headers.get(":message-type") in ("exception", "error"):
             code = as_text(headers.get(":exception-type")) or as_text(headers.get(":error-code"))

@@ -219,6 +219,7 @@ class OllamaReader(Reader):
         else:
             content = parse(frame.text)
             if content is not BROKEN:
+                self._doubt(content)
                 self._read_frame(content, None)
             else:
                 self._read_broken(frame.text, frame.complete)
