@@ -129,6 +129,88 @@ def test_a_schema_with_many_branches_and_a_large_value_multiply() -> None:
     assert not Effort(schema).exceeds({"x": list(range(500))})
 
 
+# ---- work that is not the visit of a schema --------------------------------------------------------------------------
+
+OBJECTS = [{"k": number} for number in range(500)]
+LIST = list(range(500))
+NAMES = [f"k{number}" for number in range(2_000)]
+TWICE = [{"$ref": "#/$defs/d"}] * 1_000
+UNEVALUATED = {"unevaluatedProperties": False}
+# The schema of `x`, its definition `d`, and a value for which the validator would need seconds to hours.
+HEAVY: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
+    "an enum of objects": ({"items": {"enum": OBJECTS}}, {}, [{"k": 499}] * 2_000),
+    "an enum of lists": ({"items": {"enum": [[1] * 40 + [n] for n in LIST[:50]]}}, {}, [[1] * 40 + [49]] * 500),
+    "a large constant": ({"allOf": TWICE}, {"const": 2 * LIST}, 2 * LIST),
+    "objects that must differ": ({"allOf": TWICE}, {"uniqueItems": True}, OBJECTS),
+    "limits with a fraction": ({"items": {"allOf": [{"minimum": -1.5 - n} for n in LIST]}}, {}, LIST),
+    "numbers of many digits": ({"items": {"allOf": [{"minimum": 10**300}] * 100}}, {}, [10**301] * 500),
+    "a tiny unit": ({"items": {"allOf": [{"multipleOf": 1e-300}] * 50}}, {}, [1e300] * 500),
+    "required names": ({"items": {"allOf": TWICE}}, {"required": NAMES}, [dict.fromkeys(NAMES, 1)] * 10),
+    "dependent names": ({"items": {"dependentRequired": {n: ["a"] for n in NAMES}}}, {}, [{"a": 1}] * 9_000),
+    "dependent schemas": ({"items": {"dependentSchemas": {n: {} for n in NAMES}}}, {}, [{"a": 1}] * 9_000),
+    "a pattern": ({"pattern": "[ab]*a[ab]{1000}c"}, {}, "ab" * 20_000),
+    "patterns of names": ({"patternProperties": {"(a{0,30}){0,30}b": {}}}, {}, {"a" * 990 + n: 1 for n in NAMES[:50]}),
+    "a pattern for names": (
+        {"propertyNames": {"pattern": "(a{0,30}){0,30}b"}},
+        {},
+        {"a" * 9_000 + n: 1 for n in "xyz"},
+    ),
+    "a pattern with a look-ahead": ({"items": {"pattern": "(a+)+(?!x)b"}}, {}, ["a" * 60] * 500),
+    "a pattern that is tried often": ({"pattern": r"(?:a?){200}a{200}\b(?!x)"}, {}, "a" * 100),
+    "a pattern behind a negation": ({"items": {"not": {"pattern": "(a*)*(?<!b)c"}}}, {}, ["a" * 90] * 500),
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_work_that_depends_on_the_value_is_counted(name: str) -> None:
+    inner, definition, value = HEAVY[name]
+    schema = {"type": "object", "properties": {"x": inner}, "$defs": {"d": definition}}
+    refused = [f"$: cannot be checked: that takes more than {MOST_VISITS} steps with its schema"]
+    assert [str(fault) for fault in validate({"x": value}, schema)] == refused
+    small = value[:2] if isinstance(value, str | list) else dict(list(value.items())[:0])
+    assert [str(fault) for fault in validate({"x": small}, schema)] != refused
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas"])
+def test_a_chain_of_unevaluated_members_is_refused(keyword: str) -> None:
+    def chain(levels: int) -> dict[str, Any]:
+        definitions: dict[str, Any] = {f"d{levels}": {"properties": {"a": True}}}
+        for level in range(levels):
+            ref = {"$ref": f"#/$defs/d{level + 1}"}
+            inner: Any = [ref] if keyword.endswith("Of") else {"a": ref} if keyword == "dependentSchemas" else ref
+            definitions[f"d{level}"] = (ref if keyword == "$ref" else {keyword: inner}) | UNEVALUATED
+        return {"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions}
+
+    assert "cannot be checked" in validate({"x": {"a": 1}}, chain(60))[0].why
+    assert not any("cannot be checked" in fault.why for fault in validate({"x": {"a": 1}}, chain(3)))
+
+
+def test_a_text_is_read_once_for_all_branches_of_a_union(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dragoman.args import coercion
+
+    reads: list[str] = []
+    original = coercion.read_structure
+    monkeypatch.setattr(coercion, "read_structure", lambda text: reads.append(text) or original(text))
+    branches = [{"type": "object", "required": [f"k{n}"]} for n in range(300)]
+    coerce({"x": "{'a': ['x', ]}"}, {"type": "object", "properties": {"x": {"anyOf": branches}}})
+    assert len(reads) == 1
+
+
+def test_the_key_of_a_value_is_computed_once_for_all_enums(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    original = fit._Key.__init__
+
+    def counting(key: Any, value: Any) -> None:
+        made.append(value)
+        original(key, value)
+
+    monkeypatch.setattr(fit._Key, "__init__", counting)
+    branches = [{"enum": [[n], {"a": n}]} for n in range(300)]
+    value = {"x": [LIST]}
+    coerce(value, {"type": "object", "properties": {"x": {"type": "array", "items": {"anyOf": branches}}}})
+    assert 1 <= len(made) <= 4
+
+
 # ---- explanations of faults ------------------------------------------------------------------------------------------
 
 

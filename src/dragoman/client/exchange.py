@@ -19,7 +19,7 @@ from dragoman.secrets.exchanges import RequestRedactor, RequestRedactors
 from dragoman.types import Failure
 from dragoman.wire.codec import Codec, Prepared, ReplyStream
 from dragoman.wire.registry import ROWS
-from dragoman.wire.values import BROKEN, parse
+from dragoman.wire.values import BROKEN, parse, parse_frame
 
 # --------------------------------------------------------------------------------------------------------------------
 # `DRAGOMAN_DEBUG` shows the exact bytes of every request and answer, without the secrets.
@@ -223,7 +223,7 @@ class AnswerReader(Struct, eq=False):
         except TransportFault as fault:
             return fail_reply(from_fault(fault))
         data = parts[0] if len(parts) == 1 else b"".join(parts)
-        body = parse(data)
+        body = parse_frame(data)
         if isinstance(body, dict):
             return self.codec.open_reader(self.prepared).read_whole(body)
         if not self.whole and b"\n" in data.strip():

@@ -12,7 +12,7 @@ from dragoman.wire.builder import ReplyBuilder
 from dragoman.wire.codec import Prepared
 from dragoman.wire.framing import SseBroken
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.values import BROKEN, Ambiguous, parse
+from dragoman.wire.values import BROKEN, Ambiguous, parse_frame
 
 
 class Reader(ABC):
@@ -59,10 +59,9 @@ class Reader(ABC):
 
     def _doubt(self, content: Any) -> None:
         """Remember a frame that can be read in two ways."""
-        if type(content) is not dict:
-            for each in content if isinstance(content, list) else (content,):
-                if isinstance(each, Ambiguous):
-                    self._builder.doubt(each.why)
+        for each in content if isinstance(content, list) else (content,):
+            if isinstance(each, Ambiguous):
+                self._builder.doubt(each.why)
 
     def _is_reply(self, body: Any) -> bool:
         return isinstance(body, dict) and any(body.get(name) for name in self.answers)
@@ -117,9 +116,10 @@ class SseReader(Reader):
         elif frame.data.startswith("[DONE]"):
             self._read_done()
         else:
-            content = parse(frame.data)
+            content = parse_frame(frame.data)
             if content is not BROKEN:
-                self._doubt(content)
+                if type(content) is not dict:
+                    self._doubt(content)
                 self._read_frame(content, frame.event)
             else:
                 self._read_broken(frame.data, frame.complete, frame.event)

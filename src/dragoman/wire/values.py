@@ -118,11 +118,10 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _decode_odd = json.JSONDecoder().decode
 _ODD = ("\\ud", "\\uD", "NaN", "Infinity")
-# One of these is in every frame with a part of a call; the last may spell one of the others.
-_MARKS_OF_CALLS = ("tool", "unction", "_json", "\\u")
-_BYTES_OF_CALLS = tuple(mark.encode() for mark in _MARKS_OF_CALLS)
 
 _LINE_ENDS = (("\x85", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
+
+_SHOWN_KEY = 60
 
 BROKEN = object()
 """The result of `parse` for text that is not JSON."""
@@ -159,45 +158,40 @@ class Ambiguous(dict[str, Any]):
 
 
 def parse(text: str | bytes) -> Any:
-    """Return the JSON value of a frame, or BROKEN. A frame with a call that is ambiguous is an `Ambiguous`."""
+    """Return a JSON value, or BROKEN."""
     try:
-        value = _decode(text)
+        return _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return _parse_odd(text)
-    marks = _MARKS_OF_CALLS if isinstance(text, str) else _BYTES_OF_CALLS
-    for mark in marks:
-        if mark in text:  # type: ignore[operator]
-            return value if _is_faithful(text, value) else _inspect(_as_words(text), value)
-    return value
+
+
+def parse_frame(text: str | bytes) -> Any:
+    """Return the JSON value of a frame or body of a reply, or BROKEN. If it has a call and is ambiguous, it is an
+    `Ambiguous`."""
+    try:
+        words = text if isinstance(text, str) else text.decode()
+        value = _decode(words)
+        escaped = "\\u" in words  # an escape may spell a key
+        if not (escaped or "tool" in words or "unction" in words or "_json" in words):
+            return value
+        written = _encode(value)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _parse_odd(text)
+    # The decoder keeps only the last of duplicate keys. Then the text has more colons than the encoded value, unless
+    # it writes some as escapes. A whole float may have lost digits.
+    if words.count(":") == written.count(b":") and b".0" not in written and not (escaped and "\\u003" in words):
+        return value
+    return _inspect(words, value)
 
 
 def _parse_odd(text: str | bytes) -> Any:
     """JSON with what no standard allows and servers send: half a character, whose other half is in the next frame, and
     NaN. Both stay what they are: whoever needs that very field has to say what they are good for."""
     try:
-        words = _as_words(text)
+        words = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         return _inspect(words, _decode_odd(words)) if any(odd in words for odd in _ODD) else BROKEN
     except (ValueError, RecursionError):
         return BROKEN
-
-
-def _as_words(text: str | bytes) -> str:
-    return text.decode("utf-8-sig") if isinstance(text, bytes) else text
-
-
-def _is_faithful(text: str | bytes, value: Any) -> bool:
-    """Whether the value certainly says what the text says. The decoder keeps only the last of duplicate keys; then the
-    text has more colons than the encoded value."""
-    written = _encode(value)
-    colons, escape = (
-        (text.count(":"), "\\u003" in text)
-        if isinstance(text, str)
-        else (
-            text.count(b":"),
-            b"\\u003" in text,
-        )
-    )
-    return colons == written.count(b":") and not escape and b".0" not in written
 
 
 def _inspect(words: str, value: Any) -> Any:
@@ -208,7 +202,7 @@ def _inspect(words: str, value: Any) -> Any:
         members: JsonObject = {}
         for key, each in pairs:
             if key in members and not same(members[key], each):
-                found.append(f"the key {key[:SHOWN]!r} is in the reply twice, with different values")
+                found.append(f"the key {key[:_SHOWN_KEY]!r} is in the reply twice, with different values")
             members[key] = each
         return members
 
