@@ -427,7 +427,7 @@ class Attempt(Struct, eq=False):
             refusal = await self._begin()
             if refusal is not None:
                 self._ended = True
-                return fail_reply(refusal)
+                return fail_reply(self._hide_keys(refusal))
         assert self._reader is not None
         events = await self._reader.next()
         if events is None:
@@ -478,11 +478,14 @@ class Attempt(Struct, eq=False):
 
     def _look(self, event: ReplyFailed) -> ReplyFailed:
         """Store the failure. For a rejected key, add the name of its variable, never its value."""
-        # A server may also report an error inside a reply.
-        scrubber, failure = self.scrubbers.latest, event.failure
-        message, body = scrubber.text(failure.message), scrubber.structure(failure.body)
-        failure = structs.replace(failure, message=message, code=scrubber.text(failure.code), body=body)
+        failure = self._hide_keys(event.failure)
         if self._names_key and self.auth.source:
             failure = structs.replace(failure, message=f"{failure.message} (key: {self.auth.source})")
         self._failure = failure
         return ReplyFailed(failure)
+
+    def _hide_keys(self, failure: Failure) -> Failure:
+        """Hide the keys. A server may repeat them inside a reply, or in an answer that is not HTTP."""
+        scrubber = self.scrubbers.latest
+        message, body = scrubber.text(failure.message), scrubber.structure(failure.body)
+        return structs.replace(failure, message=message, code=scrubber.text(failure.code), body=body)
