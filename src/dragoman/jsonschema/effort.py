@@ -101,6 +101,28 @@ class Extent(Struct):
     """The sizes of the values in it that are larger than one, by identity."""
 
 
+def glance(value: Any) -> Extent:
+    """Measure a value as a whole, which is faster: without the sizes of the values in it."""
+    nodes = characters = 0
+    has_extreme = False
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        nodes += 1
+        kind = type(each)
+        if kind is str:
+            characters += len(each)
+        elif kind is dict:
+            nodes += len(each)
+            characters += sum(map(len, each))
+            waiting += each.values()
+        elif kind is list:
+            waiting += each
+        elif (kind is float and is_extreme(each)) or (kind is int and not -_LARGE < each < _LARGE):
+            has_extreme = True
+    return Extent(nodes + characters // _TEXT_UNIT, characters, has_extreme=has_extreme)
+
+
 def measure(value: Any) -> Extent:
     """Measure a value. It is at most 100 levels deep."""
     extent = Extent()
@@ -219,7 +241,17 @@ class _Keywords(Struct, frozen=True):
         return work
 
 
+# Most schemas have none of these, or only a few names.
+_WEIGHTY = frozenset(
+    {*_LIMITS, *_UNEVALUATED, "enum", "const", "multipleOf", "uniqueItems", "required", "dependentRequired"}
+    | {"pattern", "patternProperties"}
+)
+_FEW_NAMES = 8
+
+
 def _read_keywords(node: dict[str, Any]) -> _Keywords:
+    if _WEIGHTY.isdisjoint(node) and _length(node.get("properties")) < _FEW_NAMES:
+        return _NO_WORK
     pattern, names, dependent = node.get("pattern"), node.get("patternProperties"), node.get("dependentRequired")
     own = cost_of(pattern) if isinstance(pattern, str) else None
     costs = tuple(map(cost_of, names)) if isinstance(names, dict) else ()
@@ -243,6 +275,9 @@ def _read_keywords(node: dict[str, Any]) -> _Keywords:
     )
 
 
+_NO_WORK = _Keywords(0, 0, 0, 0, 0, 0, _NO_CHOICES, None, (), False, False)
+
+
 def _choices(node: dict[str, Any]) -> _Choices:
     enum = node.get("enum")
     values = [*(enum if isinstance(enum, list) else ()), *([node["const"]] if "const" in node else ())]
@@ -254,14 +289,17 @@ def _choices(node: dict[str, Any]) -> _Choices:
 class _Work:
     """The keywords of the schemas of one root, by the identity of a schema, and the sums over all of them."""
 
-    __slots__ = ("_known", "fixed", "has_unevaluated", "is_linear", "size", "unique", "weight")
+    __slots__ = ("_known", "fixed", "has_unevaluated", "is_linear", "nodes", "size", "unique", "weight")
 
     def __init__(self, references: References) -> None:
         self._known: dict[int, _Keywords] = {}
-        self.fixed = self.unique = self.weight = self.size = 0
+        self.fixed = self.unique = self.weight = self.size = self.nodes = 0
         self.has_unevaluated, self.is_linear = False, True
         for node in references.objects():
+            self.nodes += 1
             own = self.of(node)
+            if own is _NO_WORK:
+                continue
             self.fixed += own.fixed
             self.unique += own.is_unique
             self.weight += own.weight
@@ -320,7 +358,7 @@ class Effort:
             self.refusal = "its schema is too large"
 
     def _find_refusal(self) -> str:
-        self.size = 4 * self._references.size() + 2 * self._work.size
+        self.size = 4 * self._work.nodes + 2 * self._work.size
         if self._work.size > MOST_SIZE:
             return f"the patterns of its schema have more than {MOST_SIZE} states"
         if (self._bound[0] > MOST_NODES or self._work.has_unevaluated) and multiplies(self._references.root):
@@ -349,8 +387,8 @@ class Effort:
 
     def count(self, value: Any) -> int:
         """Return a bound of the work, at most one above the limit."""
-        self._extent = measure(value)
         work = self._work
+        self._extent = measure(value) if work.unique else glance(value)
         can_bound = work.is_linear and not work.has_unevaluated and not self._extent.has_extreme
         bound = self._bounded()
         if bound <= self._most and can_bound:
@@ -365,7 +403,7 @@ class Effort:
             bound = self._bounded()
             if bound <= self._most and can_bound:
                 return bound
-            sizes = self._extent.sizes
+            sizes = measure(value).sizes
             return self._sum(
                 self._applied, lambda node, each: 1 + work.of(node).work(each, sizes.get(id(each), 1)), value
             )
