@@ -154,3 +154,66 @@ def test_a_million_members_are_refused_before_they_are_read() -> None:
     loaded = load(raw)
     assert loaded.value is None
     assert [fault.why for fault in loaded.errors] == ["about 1000000 members; the limit is 200000"]
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+# What an integer parameter gets for these digits as JSON, and as the text of an argument; None: a fault.
+INTEGERS: dict[str, tuple[int | None, int | None]] = {
+    "3.0": (3, 3),
+    "-0.0": (0, 0),
+    "1e5": (100_000, None),
+    "1.5e1": (15, None),
+    "1.0000000000000000": (1, 1),
+    "9007199254740991.0": (9007199254740991, 9007199254740991),
+    "9007199254740992.0": (None, 9007199254740992),
+    "9007199254740993.0": (None, 9007199254740993),
+    "9007199254740993e0": (None, None),
+    "90071992547409930e-1": (None, None),
+    "12345678901234567890": (12345678901234567890, 12345678901234567890),
+    "12345678901234567890.0": (None, 12345678901234567890),
+    "1.00000000000000000001": (None, None),
+    "0.99999999999999999999": (None, None),
+    "4503599627370497.5": (None, None),
+    "1e16": (None, None),
+    "1e300": (None, None),
+    "1e400": (None, None),
+    "1e-400": (None, None),
+    "-1e-400": (None, None),
+    "3.5": (None, None),
+}
+
+
+def test_an_integer_is_what_the_digits_say_or_a_fault() -> None:
+    for digits, (number, text) in INTEGERS.items():
+        for schema in ({"type": "integer"}, {"anyOf": [{"type": "integer"}, {"type": "null"}]}):
+            tool = {"type": "object", "properties": {"n": schema}}
+            long = {"type": "object", "properties": {"n": schema, "pad": {"type": "string"}}}
+            # Short texts, long ones, and those that need a repair are read by different decoders.
+            loads = {
+                "short": load(f'{{"n": {digits}}}', tool),
+                "long": load(f'{{"n": {digits}, "pad": "{"x" * 500}"}}', long),
+                "repaired": load(f"{{'n': {digits},}}", tool),
+            }
+            for way, loaded in loads.items():
+                found = None if loaded.errors or loaded.value is None else loaded.value["n"]
+                assert found == number and type(found) is type(number), (digits, way, loaded)
+            loaded = load(f'{{"n": "{digits}"}}', tool)
+            assert (None if loaded.errors else loaded.value["n"]) == text, (digits, loaded)
+
+
+def test_a_number_may_have_an_exponent() -> None:
+    tool = {"type": "object", "properties": {"n": {"type": "number"}}}
+    for digits in ("1e300", "1e16", "3.14159265358979323846", "0.1", "3.0", "1e-300"):
+        assert load(f'{{"n": {digits}}}', tool).value == {"n": float(digits)}
+        assert load({"n": float(digits)}, tool).ok
+
+
+def test_only_the_float_in_the_place_of_an_integer_is_a_fault() -> None:
+    numbers = {"type": "array", "items": {"type": "number"}}
+    tool = {"type": "object", "properties": {"a": numbers, "b": {"type": "array", "items": {"type": "integer"}}}}
+    loaded = load({"a": [1e300, 1], "b": [1, 1e300, 2, 1e17]}, tool)
+    assert [str(fault) for fault in loaded.errors] == [
+        "$.b[1]: expected integer, got 1e+300: write all its digits",
+        "$.b[3]: expected integer, got 1e+17: write all its digits",
+    ]

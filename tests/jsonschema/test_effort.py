@@ -11,7 +11,7 @@ from dragoman import formats
 from dragoman.args import coerce, load, validate
 from dragoman.args import loader as loading
 from dragoman.jsonschema import fit
-from dragoman.jsonschema.references import MOST_VISITS, Effort
+from dragoman.jsonschema.effort import MOST_VISITS, Effort, measure
 from dragoman.types import Tool
 
 Way = Callable[[dict[str, Any]], dict[str, Any]]
@@ -87,9 +87,13 @@ def test_an_expression_in_a_recursive_union_is_checked_however_deep_it_is() -> N
 
 
 def naive(schema: Any, value: Any, root: dict[str, Any]) -> int:
-    """The visits of the simplest validator there is."""
+    """The visits of the simplest validator there is, and steps for names: eight for each pattern, two for required."""
     if not isinstance(schema, dict):
         return 0
+    matched = 0
+    if isinstance(value, dict):
+        matched = 8 * len(value) * len(schema.get("patternProperties", {}))
+        matched += 2 * min(len(value), len(schema.get("required", [])))
     inner: list[tuple[Any, Any]] = [
         (each, value) for key in ("allOf", "anyOf", "oneOf") for each in schema.get(key, [])
     ]
@@ -106,7 +110,7 @@ def naive(schema: Any, value: Any, root: dict[str, Any]) -> int:
             prefix = schema.get("prefixItems", items if isinstance(items, list) else [])
             inner += [(prefix[place] if place < len(prefix) else None, item)]
             inner += [(items, item), (schema.get("contains"), item)]
-    return 1 + sum(naive(each, part, root) for each, part in inner)
+    return 1 + matched + sum(naive(each, part, root) for each, part in inner)
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -122,7 +126,89 @@ def test_a_schema_with_many_branches_and_a_large_value_multiply() -> None:
     branches = [{"type": "array", "items": {"allOf": [{"enum": [n]}, {"type": "integer"}]}} for n in range(900)]
     schema = {"type": "object", "properties": {"x": {"anyOf": branches}}}
     assert Effort(schema).exceeds({"x": list(range(20_000))})
-    assert not Effort(schema).exceeds({"x": list(range(1_000))})
+    assert not Effort(schema).exceeds({"x": list(range(500))})
+
+
+# ---- work that is not the visit of a schema --------------------------------------------------------------------------
+
+OBJECTS = [{"k": number} for number in range(500)]
+LIST = list(range(500))
+NAMES = [f"k{number}" for number in range(2_000)]
+TWICE = [{"$ref": "#/$defs/d"}] * 1_000
+UNEVALUATED = {"unevaluatedProperties": False}
+# The schema of `x`, its definition `d`, and a value for which the validator would need seconds to hours.
+HEAVY: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
+    "an enum of objects": ({"items": {"enum": OBJECTS}}, {}, [{"k": 499}] * 2_000),
+    "an enum of lists": ({"items": {"enum": [[1] * 40 + [n] for n in LIST[:50]]}}, {}, [[1] * 40 + [49]] * 500),
+    "a large constant": ({"allOf": TWICE}, {"const": 2 * LIST}, 2 * LIST),
+    "objects that must differ": ({"allOf": TWICE}, {"uniqueItems": True}, OBJECTS),
+    "limits with a fraction": ({"items": {"allOf": [{"minimum": -1.5 - n} for n in LIST]}}, {}, LIST),
+    "numbers of many digits": ({"items": {"allOf": [{"minimum": 10**300}] * 100}}, {}, [10**301] * 500),
+    "a tiny unit": ({"items": {"allOf": [{"multipleOf": 1e-300}] * 50}}, {}, [1e300] * 500),
+    "required names": ({"items": {"allOf": TWICE}}, {"required": NAMES}, [dict.fromkeys(NAMES, 1)] * 10),
+    "dependent names": ({"items": {"dependentRequired": {n: ["a"] for n in NAMES}}}, {}, [{"a": 1}] * 9_000),
+    "dependent schemas": ({"items": {"dependentSchemas": {n: {} for n in NAMES}}}, {}, [{"a": 1}] * 9_000),
+    "a pattern": ({"pattern": "[ab]*a[ab]{1000}c"}, {}, "ab" * 20_000),
+    "patterns of names": ({"patternProperties": {"(a{0,30}){0,30}b": {}}}, {}, {"a" * 990 + n: 1 for n in NAMES[:50]}),
+    "a pattern for names": (
+        {"propertyNames": {"pattern": "(a{0,30}){0,30}b"}},
+        {},
+        {"a" * 9_000 + n: 1 for n in "xyz"},
+    ),
+    "a pattern with a look-ahead": ({"items": {"pattern": "(a+)+(?!x)b"}}, {}, ["a" * 60] * 500),
+    "a pattern that is tried often": ({"pattern": r"(?:a?){200}a{200}\b(?!x)"}, {}, "a" * 100),
+    "a pattern behind a negation": ({"items": {"not": {"pattern": "(a*)*(?<!b)c"}}}, {}, ["a" * 90] * 500),
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_work_that_depends_on_the_value_is_counted(name: str) -> None:
+    inner, definition, value = HEAVY[name]
+    schema = {"type": "object", "properties": {"x": inner}, "$defs": {"d": definition}}
+    refused = [f"$: cannot be checked: that takes more than {MOST_VISITS} steps with its schema"]
+    assert [str(fault) for fault in validate({"x": value}, schema)] == refused
+    small = value[:2] if isinstance(value, str | list) else dict(list(value.items())[:0])
+    assert [str(fault) for fault in validate({"x": small}, schema)] != refused
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas"])
+def test_a_chain_of_unevaluated_members_is_refused(keyword: str) -> None:
+    def chain(levels: int) -> dict[str, Any]:
+        definitions: dict[str, Any] = {f"d{levels}": {"properties": {"a": True}}}
+        for level in range(levels):
+            ref = {"$ref": f"#/$defs/d{level + 1}"}
+            inner: Any = [ref] if keyword.endswith("Of") else {"a": ref} if keyword == "dependentSchemas" else ref
+            definitions[f"d{level}"] = (ref if keyword == "$ref" else {keyword: inner}) | UNEVALUATED
+        return {"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions}
+
+    assert "cannot be checked" in validate({"x": {"a": 1}}, chain(60))[0].why
+    assert not any("cannot be checked" in fault.why for fault in validate({"x": {"a": 1}}, chain(3)))
+
+
+def test_a_text_is_read_once_for_all_branches_of_a_union(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dragoman.args import coercion
+
+    reads: list[str] = []
+    original = coercion.read_structure
+    monkeypatch.setattr(coercion, "read_structure", lambda text: reads.append(text) or original(text))
+    branches = [{"type": "object", "required": [f"k{n}"]} for n in range(300)]
+    coerce({"x": "{'a': ['x', ]}"}, {"type": "object", "properties": {"x": {"anyOf": branches}}})
+    assert len(reads) == 1
+
+
+def test_the_key_of_a_value_is_computed_once_for_all_enums(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    original = fit._Key.__init__
+
+    def counting(key: Any, value: Any) -> None:
+        made.append(value)
+        original(key, value)
+
+    monkeypatch.setattr(fit._Key, "__init__", counting)
+    branches = [{"enum": [[n], {"a": n}]} for n in range(300)]
+    value = {"x": [LIST]}
+    coerce(value, {"type": "object", "properties": {"x": {"type": "array", "items": {"anyOf": branches}}}})
+    assert 1 <= len(made) <= 4
 
 
 # ---- explanations of faults ------------------------------------------------------------------------------------------
@@ -137,7 +223,7 @@ class Counted:
             original = getattr(loading._Checks, name)
 
             def counting(checks: Any, schema: Any, value: Any, original: Any = original) -> Any:
-                self.read += loading._measure(value, {})
+                self.read += measure(value).nodes
                 return original(checks, schema, value)
 
             monkeypatch.setattr(loading._Checks, name, counting)
@@ -165,7 +251,7 @@ def test_the_explanation_of_a_fault_costs_a_multiple_of_the_value(name: str, mon
     counted = Counted(monkeypatch)
     found = validate({"x": value}, schema)
     assert 1 <= len(found) <= 100
-    assert counted.read <= 500_000 + 21 * loading._measure({"x": value}, {})
+    assert counted.read <= 500_000 + 21 * measure({"x": value}).nodes
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 from dragoman import formats
 from dragoman.args import coerce, validate
 from dragoman.formats.grammars.values import Branches, Place
-from dragoman.jsonschema.references import MOST_NODES, Budget, ExpansionLimit, References, multiplies, resolve
+from dragoman.jsonschema.effort import multiplies
+from dragoman.jsonschema.references import MOST_NODES, Budget, ExpansionLimit, References, resolve
 from dragoman.mcp.definitions import read_definitions
 from dragoman.mcp.protocol import Limits
 from dragoman.mcp.servers import StdioServer

@@ -6,6 +6,7 @@ The gateway that both are about does not exist yet; `docs/security.md` says so.
 from __future__ import annotations
 
 import asyncio
+import base64
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -117,6 +118,44 @@ def test_threat_19_an_error_that_repeats_the_key_does_not_show_it() -> None:
         asyncio.run(scenario())
     assert events and KEY not in "".join(map(str, events))
     assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+ENCODED: dict[str, Callable[[str], str]] = {
+    "base64": lambda key: base64.b64encode(key.encode()).decode(),
+    "base64 of the header": lambda key: base64.b64encode(f"Bearer {key}".encode()).decode(),
+    "base64 behind a name": lambda key: base64.b64encode(f"x:{key}".encode()).decode(),
+    "base64 for links": lambda key: base64.urlsafe_b64encode(key.encode()).decode().rstrip("="),
+    "hexadecimal": lambda key: key.encode().hex(),
+    "capital hexadecimal": lambda key: key.encode().hex().upper(),
+    "percent codes": lambda key: "".join(f"%{byte:02x}" for byte in key.encode()),
+    "backwards": lambda key: key[::-1],
+    "escapes": lambda key: "".join(f"\\u{ord(char):04x}" for char in key),
+    "entities": lambda key: "".join(f"&#{ord(char)};" for char in key),
+}
+
+
+@pytest.mark.parametrize("place", ["a status", "an event", "a body that is not JSON", "an answer that is not HTTP"])
+def test_threat_19_an_error_does_not_show_the_key_in_an_encoding(place: str) -> None:
+    async def scenario(text: str) -> RunResult:
+        error = f'{{"error": {{"message": "no such key: {text}", "code": "{text}", "seen": ["{text}"]}}}}'
+        data = {"an event": f"data: {error}\n\n", "a body that is not JSON": f"<p>{text}"}.get(place, error).encode()
+        status = "401 Unauthorized" if place == "a status" else "200 OK"
+        kind = "text/event-stream" if place == "an event" else "application/json"
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n"
+        if place == "an answer that is not HTTP":
+            head, data = f"NONSENSE {text}\r\nX {text}: 1\r\n\r\n", b""
+        async with Peer(lambda: head.encode() + data) as peer:
+            return await ask(peer.port, Till())
+
+    for name, encode in ENCODED.items():
+        text = encode(KEY)
+        if place == "an answer that is not HTTP" and len(text) > 50:
+            continue  # Only its beginning is quoted, and that is no form of the key.
+        result = asyncio.run(scenario(text))
+        shown = repr(result)
+        assert result.outcome.kind != "done", name
+        assert "***" in shown, (name, shown)
+        assert text.strip("=")[4:-4] not in shown and KEY[4:-4] not in shown, (name, shown)
 
 
 # ---- 20 --------------------------------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.args.decoder import Undecodable, decode
+from dragoman.args.decoder import Undecodable, decode, is_rounded
 from dragoman.args.tolerant import repair
 from dragoman.jsonschema.fit import (
     MAX_DEPTH,
+    MOST_EXACT,
     Memo,
     Shape,
     Steps,
@@ -40,7 +41,9 @@ _WORDS: dict[str, dict[str, Any]] = {"null": {"null": None, "none": None}, "bool
 _LONGEST_WORD = 2000
 """Longer text is never a number, boolean or null; it is not parsed."""
 
-_EXACT_FLOAT = 2**53
+_READ_PER_STEP = 16
+"""How many characters are read in the time of one step."""
+
 _EXACT_TEXT_BITS = 13_000  # Python refuses to convert larger integers to text.
 
 MISSING: Any = object()
@@ -57,13 +60,14 @@ class Coerced(Struct, frozen=True):
 class Coercer:
     """One run of coercion: the changes so far, and cached results for places that are reached several times."""
 
-    __slots__ = ("_known", "_steps", "_wrapped", "changes", "drop_extra")
+    __slots__ = ("_known", "_steps", "_structures", "_wrapped", "changes", "drop_extra")
 
     def __init__(self, *, drop_extra: bool = False) -> None:
         self.changes: list[Change] = []
         self.drop_extra = drop_extra
         self._known: dict[tuple[str, int, int], tuple[Any, Any, list[Change]]] = {}
         self._steps = Steps()
+        self._structures: dict[str, tuple[Any, tuple[str, ...]]] = {}
         self._wrapped: set[str] = set()
 
     def _fits(self, shape: Shape, value: Any) -> bool:
@@ -75,7 +79,7 @@ class Coercer:
 
     def cast(self, shape: Shape, value: Any, path: str, depth: int = 0, names: frozenset[str] | None = None) -> Any:
         """Return the value, changed where the shape rejects it. `names` are the keys of the enclosing schemas."""
-        self._steps.left -= 1
+        self._steps.left -= 2
         if (
             depth > MAX_DEPTH
             or self._steps.left <= 0
@@ -150,7 +154,7 @@ class Coercer:
                 return found
             if value.lstrip()[:1] in ("[", "{"):
                 return value  # Text that looks like a malformed structure: a list around it would hide the fault.
-        elif kind is float and "integer" in shape.kinds and value.is_integer() and abs(value) <= _EXACT_FLOAT:
+        elif kind is float and "integer" in shape.kinds and value.is_integer() and abs(value) < MOST_EXACT:
             return self.note(path, "whole_number", value, int(value))
         elif "string" in shape.kinds:
             text = scalar_text(value)
@@ -166,7 +170,7 @@ class Coercer:
             return self.note(path, rule, text, found)
         if "object" not in shape.kinds and "array" not in shape.kinds:
             return MISSING
-        found, repairs = read_structure(text)
+        found, repairs = self._read_structure(text)
         if (
             type(found) is dict
             and "object" not in shape.kinds
@@ -181,6 +185,14 @@ class Coercer:
         for rule in repairs:
             self.note(path, rule, text, found)
         return found
+
+    def _read_structure(self, text: str) -> tuple[Any, tuple[str, ...]]:
+        """Read a text once, however many branches of a union try to."""
+        known = self._structures.get(text)
+        if known is None:
+            self._steps.left -= len(text) // _READ_PER_STEP
+            known = self._structures[text] = read_structure(text)
+        return known
 
     def _wrap(self, shape: Shape, value: Any, path: str, depth: int) -> Any:
         """Put a single item into a list, if the list accepts such items."""
@@ -202,7 +214,7 @@ class Coercer:
 
     def _choose(self, shape: Shape, value: Any, path: str) -> Any:
         """Return the member of an enum that the value matches, if it matches exactly one."""
-        if is_choice(shape, value):
+        if is_choice(shape, value, self._steps):
             return value
         if type(value) is str:
             wanted = value.strip().lower()
@@ -327,7 +339,7 @@ def _read_number(word: str) -> Any:
     if not _NUMBER.fullmatch(word):
         return MISSING
     number = float(word)
-    return number if math.isfinite(number) else MISSING
+    return number if math.isfinite(number) and not is_rounded(word, number) else MISSING
 
 
 _SCALAR_READERS: dict[str, Callable[[str], Any]] = {

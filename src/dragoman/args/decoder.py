@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from math import isfinite
 from typing import Any, NoReturn
 
@@ -31,6 +32,9 @@ _BLANKS = re.compile(r"[ \t\n\r]*")
 _STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 _INFINITIES = (float("inf"), float("-inf"))
 
+_SHOWN_DIGITS = 40
+_WRITTEN_OUT = 1e16
+"""A smaller whole float is written with `.0`, a larger one with an exponent."""
 _SHORT = MAX_DIGITS
 """Texts up to this length cannot hold an integer that is too long."""
 _read_object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -68,11 +72,25 @@ def read_integer(digits: str) -> int:
 
 
 def read_float(digits: str) -> float:
-    """Convert digits to a float; raise ValueError if it is not finite."""
+    """Convert digits to a float; raise ValueError if it is not finite, or another number."""
     number = float(digits)
     if number in _INFINITIES:
         raise ValueError("number too large")
+    if is_rounded(digits, number):
+        raise ValueError(f"more digits than a number can hold: {digits[:_SHOWN_DIGITS]}")
     return number
+
+
+def is_rounded(digits: str, number: float) -> bool:
+    """Whether a float is whole only because digits were lost: `1.00000000000000000001`, `9007199254740993.0`.
+
+    Other programs read another number, and an integer must not differ from what was written. A larger float is no
+    integer in any case.
+    """
+    # A float keeps every number of up to 15 digits.
+    if not number.is_integer() or abs(number) >= _WRITTEN_OUT or (len(digits) <= 15 and number):
+        return False
+    return len(digits) > MAX_DIGITS or Decimal(digits) != Decimal(repr(number))
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -122,8 +140,9 @@ def decode_object(text: str) -> dict[str, Any] | None:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     # msgspec keeps only the last of duplicate keys. Then the text has more colons than the encoded value. (A colon
-    # inside a string is in both, unless the text writes it as an escape.)
-    if text.count(":") != _write_object(value).count(b":") or "\\u003" in text:
+    # inside a string is in both, unless the text writes it as an escape.) A whole float may have lost digits.
+    written = _write_object(value)
+    if text.count(":") != written.count(b":") or "\\u003" in text or b".0" in written:
         return None
     return value
 

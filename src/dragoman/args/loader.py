@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -13,9 +15,11 @@ from dragoman.args.decoder import Undecodable, decode, find_unsound
 from dragoman.args.tolerant import repair
 from dragoman.errors import nearest
 from dragoman.jsonschema.dialect import BASE, normalise
-from dragoman.jsonschema.fit import fits_plainly
+from dragoman.jsonschema.effort import MOST_VISITS, Effort, measure
+from dragoman.jsonschema.fit import MOST_EXACT, fits, fits_plainly, shape_of
 from dragoman.jsonschema.keywords import KIND_OF_TYPE, child_path
-from dragoman.jsonschema.references import MOST_NODES, MOST_VISITS, Effort, refuse_to_fetch
+from dragoman.jsonschema.patterns import MOST_ATTEMPTS
+from dragoman.jsonschema.references import refuse_to_fetch
 from dragoman.toolset import as_tool
 from dragoman.types import Change, Fault, JsonObject, Tool
 
@@ -52,6 +56,8 @@ def describe(error: Any, schema: dict[str, Any]) -> list[str]:
     if kind.name == "additionalProperties":
         known = [name for name in schema.get("properties", {}) if name not in error.instance]
         return [_describe_unexpected(name, known) for name in kind.unexpected[:_SHOWN_NAMES]]
+    if kind.name == "pattern":  # The value of its kind may be a message of the engine.
+        return [_shorten(f"does not match the pattern {schema.get('pattern')}")]
     words = _WORDS.get(kind.name)
     return [words(kind.value, error.instance) if words is not None else _shorten(error.message)]
 
@@ -88,7 +94,6 @@ _WORDS: dict[str, Callable[[Any, Any], str]] = {
     "minProperties": lambda limit, _: f"must have at least {limit} members",
     "maxProperties": lambda limit, _: f"must have at most {limit} members",
     "uniqueItems": lambda *_: "has the same item more than once",
-    "pattern": lambda pattern, _: _shorten(f"does not match the pattern {pattern}"),
 }
 
 
@@ -111,7 +116,6 @@ _LOCAL = frozenset(
 # the value.
 _WALK = 500_000
 _WALK_PER_VALUE = 20
-_TEXT_UNIT = 64
 
 
 def validate(value: Any, schema: JsonObject) -> list[Fault]:
@@ -129,16 +133,53 @@ def find_faults(value: Any, schema: JsonObject) -> list[Fault]:
     if isinstance(value, dict) and fits_plainly(value, schema):
         return []
     checks = _checks_of(schema)
-    if checks is not None and checks.effort.multiplies:
-        return [Fault("$", f"cannot be checked: its schema applies more than {MOST_NODES} schemas to one value")]
-    if checks is not None and checks.effort.exceeds(value):
-        return [Fault("$", f"cannot be checked: that takes more than {MOST_VISITS} steps with its schema")]
-    if checks is None or checks.accepts(checks.schema, value):
+    if checks is None:
         return []
-    walk = _Walk(checks, value)
+    if checks.effort.refusal:
+        return [Fault("$", f"cannot be checked: {checks.effort.refusal}")]
+    work = checks.effort.count(value)
+    if work > MOST_VISITS:
+        return [Fault("$", f"cannot be checked: that takes more than {MOST_VISITS} steps with its schema")]
+    if checks.accepts(checks.schema, value):
+        return _find_inexact(value, schema) if checks.effort.has_extreme else []
+    walk = _Walk(checks, value, work)
     with suppress(*_CANNOT_SAY):  # The value is invalid in any case; the faults found so far are returned.
         walk.look(checks.schema, value, "$")
     return walk.faults or [Fault("$", "does not fit the schema")]
+
+
+def _find_inexact(value: Any, schema: JsonObject) -> list[Fault]:
+    """Return the floats in the place of an integer that may stand for several integers.
+
+    JSON Schema accepts 1e300 as an integer. A tool that receives it, or what it was rounded from, gets a guess.
+    """
+    shape = shape_of(schema)
+    if fits(shape, value, exact=False):
+        return []
+    copied = deepcopy(value)
+    large = list(islice(_large_floats(copied), _MAX_FAULTS))
+    for holder, key, number, _ in large:
+        holder[key] = int(number)
+    faults = []
+    for holder, key, number, path in large:
+        holder[key] = number
+        if not fits(shape, copied, exact=False):
+            faults.append(Fault(path, f"expected integer, got {show(number)}: write all its digits"))
+        holder[key] = int(number)
+    return faults or [Fault("$", "has a number with an exponent or a fraction in the place of an integer")]
+
+
+def _large_floats(value: Any) -> Iterator[tuple[Any, Any, float, str]]:
+    """Return where the large floats are: what holds them, and their path."""
+    waiting = [(value, "$")]
+    while waiting:
+        holder, path = waiting.pop()
+        members = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
+        for key, item in list(members):
+            place = child_path(path, key)
+            if isinstance(item, float) and abs(item) >= MOST_EXACT:
+                yield holder, key, item, place
+            waiting.append((item, place))
 
 
 class _Checks:
@@ -148,16 +189,19 @@ class _Checks:
 
     def __init__(self, source: object) -> None:
         # The schema engine is imported only when something is validated.
-        from jsonschema_rs import ReferencingError, Registry, ValidationError, validator_for
+        from jsonschema_rs import FancyRegexOptions, ReferencingError, Registry, ValidationError, validator_for
 
         self.source = source  # A strong reference, so that no other object gets the identity under which it is cached.
         self.schema = normalise(source)
         # The engine cannot be interrupted, so it is not used for what would take it too long.
         self.effort = Effort(source)
+        if self.effort.refusal:
+            return
         registry: Any = None
+        patterns = FancyRegexOptions(backtrack_limit=MOST_ATTEMPTS)
 
         def build(schema: Any) -> Any:
-            return validator_for(schema, registry=registry, validate_formats=False)
+            return validator_for(schema, registry=registry, validate_formats=False, pattern_options=patterns)
 
         for _ in range(_MAX_BAD_KEYWORDS):
             try:
@@ -238,18 +282,33 @@ class _Walk:
     The errors of every branch would take exponential time for recursive schemas.
     """
 
-    __slots__ = ("_checks", "_left", "_seen", "_sizes", "faults")
+    __slots__ = ("_checks", "_compiled", "_left", "_seen", "_sizes", "_times", "faults")
 
-    def __init__(self, checks: _Checks, value: Any) -> None:
+    def __init__(self, checks: _Checks, value: Any, work: int) -> None:
         self._checks = checks
         self._seen: set[tuple[int, str]] = set()
-        self._sizes: dict[int, int] = {}
-        self._left = _WALK + _WALK_PER_VALUE * _measure(value, self._sizes)
+        self._compiled: set[int] = set()
+        extent = measure(value)
+        self._sizes = extent.sizes
+        self._left = _WALK + _WALK_PER_VALUE * extent.nodes
+        self._times = MOST_VISITS // max(work, 1)
         self.faults: list[Fault] = []
 
     def _accepts(self, schema: Any, value: Any) -> bool:
         self._spend(value)
+        if id(schema) not in self._compiled:
+            # A schema is compiled together with everything to which it refers.
+            self._compiled.add(id(schema))
+            self._left -= self._checks.effort.size
         return self._checks.accepts(schema, value)
+
+    def _look_inside(self, schema: Any, value: Any, path: str) -> None:
+        """Look at a branch. The unions on one level take the validator as long as the whole value, at most."""
+        self._times -= 1
+        if self._times < 0:
+            raise ValueError("the explanation takes too long")
+        self.look(schema, value, path)
+        self._times += 1
 
     def _spend(self, value: Any) -> None:
         """Count what it costs to hand a value to the engine."""
@@ -293,7 +352,8 @@ class _Walk:
         if "not" in schema and self._accepts(schema["not"], value):
             self.fault(path, "has a form that is not allowed")
         if "if" in schema:
-            self.look(schema.get("then" if self._accepts(schema["if"], value) else "else", True), value, path)
+            branch = schema.get("then" if self._accepts(schema["if"], value) else "else", True)
+            self._look_inside(branch, value, path)
 
     def fault(self, path: str, why: str) -> None:
         fault = Fault(path, why)
@@ -344,7 +404,7 @@ class _Walk:
         meant = possible if len(possible) == 1 else [branch for branch in possible if _is_recognised(branch, value)]
         if len(meant) == 1:
             before = len(self.faults)
-            self.look(meant[0], value, path)
+            self._look_inside(meant[0], value, path)
             if len(self.faults) > before:
                 return
         kinds = _kinds_of_branches(plain)
@@ -359,20 +419,6 @@ class _Walk:
                 break
             schema = self._checks.target(schema["$ref"])
         return schema
-
-
-def _measure(value: Any, sizes: dict[int, int]) -> int:
-    """Return the size of a value, and note that of everything in it. It is at most 100 levels deep."""
-    size = 1
-    if isinstance(value, str):
-        size += len(value) // _TEXT_UNIT
-    elif isinstance(value, dict):
-        size += sum(1 + len(key) // _TEXT_UNIT + _measure(item, sizes) for key, item in value.items())
-    elif isinstance(value, list):
-        size += sum(_measure(item, sizes) for item in value)
-    if size > 1:
-        sizes[id(value)] = size
-    return size
 
 
 def _kinds(schema: Any) -> list[str]:

@@ -118,7 +118,7 @@ class _Sum:
             if len(token) > 1 and token[0] == "0":
                 raise ValueError("a leading zero says that this is no number")
             return int(token)
-        return _bounded(float(token))
+        return read_float(token.replace("_", ""))
 
 
 def _bounded(value: Number) -> Number:

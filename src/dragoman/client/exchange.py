@@ -20,7 +20,7 @@ from dragoman.secrets.exchanges import RequestRedactor, RequestRedactors
 from dragoman.types import Failure
 from dragoman.wire.codec import Codec, Prepared, ReplyStream
 from dragoman.wire.registry import ROWS
-from dragoman.wire.values import BROKEN, parse
+from dragoman.wire.values import BROKEN, parse, parse_frame
 
 # --------------------------------------------------------------------------------------------------------------------
 # `DRAGOMAN_DEBUG` shows the exact bytes of every request and answer, without the secrets.
@@ -224,7 +224,7 @@ class AnswerReader(Struct, eq=False):
         except TransportFault as fault:
             return fail_reply(from_fault(fault))
         data = parts[0] if len(parts) == 1 else b"".join(parts)
-        body = parse(data)
+        body = parse_frame(data)
         if isinstance(body, dict):
             return self.codec.open_reader(self.prepared).read_whole(body)
         if not self.whole and b"\n" in data.strip():
@@ -435,7 +435,7 @@ class Attempt(Struct, eq=False):
             refusal = await self._begin()
             if refusal is not None:
                 self._ended = True
-                return fail_reply(refusal)
+                return fail_reply(self._hide_keys(refusal))
         assert self._reader is not None
         events = await self._reader.next()
         if events is None:
@@ -504,9 +504,14 @@ class Attempt(Struct, eq=False):
 
     def _look(self, event: ReplyFailed) -> ReplyFailed:
         """Store the failure. For a rejected key, add the name of its variable, never its value."""
-        failure = event.failure
+        failure = self._hide_keys(event.failure)
         if self._names_key and self.auth.source:
             failure = structs.replace(failure, message=f"{failure.message} (key: {self.auth.source})")
-            event = ReplyFailed(failure)
         self._failure = failure
-        return event
+        return ReplyFailed(failure)
+
+    def _hide_keys(self, failure: Failure) -> Failure:
+        """Hide the keys. A server may repeat them inside a reply, or in an answer that is not HTTP."""
+        scrubber = self.scrubbers.latest
+        message, body = scrubber.text(failure.message), scrubber.structure(failure.body)
+        return structs.replace(failure, message=message, code=scrubber.text(failure.code), body=body)

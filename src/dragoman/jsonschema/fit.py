@@ -306,6 +306,9 @@ MAX_DEPTH = 100
 
 _LEVELS = 2
 
+MOST_EXACT = 2**53
+"""A float from here on may stand for several integers."""
+
 MOST_STEPS = 500_000
 """After so many steps, a value counts as fitting, too: a schema with many branches and a large value multiply."""
 
@@ -313,10 +316,49 @@ MOST_STEPS = 500_000
 class Steps:
     """How many steps the checks of one task may still take."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_keys", "left")
 
     def __init__(self, left: int = MOST_STEPS) -> None:
         self.left = left
+        self._keys: dict[int, tuple[Any, _Key]] = {}
+
+    def key_of(self, value: Any) -> _Key:
+        """Return the key of a value; it is computed once, however many enums are searched for it."""
+        known = self._keys.get(id(value))
+        if known is None:
+            known = self._keys[id(value)] = (value, _Key(value))
+            self.left -= known[1].size
+        self.left -= known[1].size >> 4
+        return known[1]
+
+
+class _Key:
+    """The key of a value, with its hash."""
+
+    __slots__ = ("_hash", "_key", "size")
+
+    def __init__(self, value: Any) -> None:
+        self._key = key_of(value)
+        self._hash = hash(self._key)
+        self.size = _count_nodes(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._key == other)
+
+
+def _count_nodes(value: Any) -> int:
+    waiting, count = [value], 0
+    while waiting:
+        each = waiting.pop()
+        count += 1
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+    return count
 
 
 class Memo(dict[tuple[int, int], bool]):
@@ -334,12 +376,12 @@ def fits(shape: Shape, value: Any, depth: int = 0, memo: Memo | None = None, exa
     kind = type(value)
     types = shape.types
     if types is not None and kind not in types:
-        is_whole = kind is float and int in types and value.is_integer()
+        is_whole = kind is float and int in types and value.is_integer() and abs(value) < MOST_EXACT
         if exact or not is_whole:
             return False
     if shape.leaf is not None:
         return True
-    if shape.choices is not None and not is_choice(shape, value):
+    if shape.choices is not None and not is_choice(shape, value, None if memo is None else memo.steps):
         return False
     if depth > MAX_DEPTH:
         return True
@@ -361,11 +403,15 @@ def resembles(value: Any, schema: Any, root: JsonObject) -> bool:
     return fits(shape_of(schema, root), value, MAX_DEPTH + 1 - _LEVELS, None, False)
 
 
-def is_choice(shape: Shape, value: Any) -> bool:
+def is_choice(shape: Shape, value: Any, steps: Steps | None = None) -> bool:
     """Whether the value is a member of the enum. As in JSON, 1 equals 1.0, and true is not a number."""
     if type(value) is str:
         return value in shape.texts
-    return bool(shape.others) and key_of(value) in shape.others
+    if not shape.others:
+        return False
+    if steps is None or type(value) not in (dict, list):
+        return key_of(value) in shape.others
+    return steps.left <= 0 or steps.key_of(value) in shape.others
 
 
 def _fits_object(shape: Shape, value: dict[str, Any], depth: int, memo: Memo | None, exact: bool) -> bool:

@@ -8,8 +8,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from dragoman.jsonschema.effort import Effort
 from dragoman.jsonschema.keywords import CHILDREN, CONSTRAINTS, LISTS, MAPS
-from dragoman.jsonschema.references import MOST_NODES, multiplies, refuse_to_fetch
+from dragoman.jsonschema.references import refuse_to_fetch
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -70,8 +71,9 @@ def accept_schema(schema: Any, rules: TextRules, *, most_bytes: int, most_levels
     if size > most_bytes:
         raise BadSchema(f"its schema has {size} bytes; the limit is {most_bytes}")
     accepted: JsonObject = {**_accept(schema, "schema", rules), "type": "object"}
-    if multiplies(accepted):
-        raise BadSchema(f"its schema applies more than {MOST_NODES} schemas to one value")
+    refusal = Effort(accepted).refusal
+    if refusal:
+        raise BadSchema(refusal)
     _compile(accepted, rules)
     if "properties" in accepted and not _OPEN.intersection(accepted):
         # The server must not receive anything that its schema, and the person who approves the call, does not know.

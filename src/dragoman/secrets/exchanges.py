@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from dragoman.secrets.fields import is_secret_header
+from dragoman.secrets.registered import RegisteredStage, Secrets, worth_hiding
 from dragoman.secrets.tokens import token_shapes
 
 REDACTED = "[REDACTED]"
@@ -93,12 +95,12 @@ def _clean(whole: bytes, start: int, end: int, matches: list[re.Match[bytes]]) -
 
 
 class RequestRedactor:
-    """Removes the client's own secrets from shown text."""
+    """Removes the client's own secrets from shown text, in every encoding of a registered secret."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         # The longest first: one secret may be the beginning of another.
         self._texts = sorted({text for text in secrets if len(text) >= 4}, key=len, reverse=True)
-        self._bytes = [text.encode() for text in self._texts]
+        self._encodings: Secrets | None = None  # computed for the first text that is shown
 
     def grow(self, secrets: Iterable[str]) -> RequestRedactor:
         """Return a redactor that also knows these secrets. Tokens change, and the old ones stay secret."""
@@ -108,12 +110,23 @@ class RequestRedactor:
     def text(self, text: str) -> str:
         for secret in self._texts:
             text = text.replace(secret, _HIDDEN)
-        return text
+        if self._encodings is None:
+            self._encodings = Secrets(filter(worth_hiding, self._texts))
+        if not self._encodings.may_occur(text):
+            return text
+        stage = RegisteredStage(self._encodings, lambda *_: _HIDDEN)
+        return stage.feed(text) + stage.close()
 
     def data(self, data: bytes) -> bytes:
-        for secret in self._bytes:
-            data = data.replace(secret, _HIDDEN.encode())
-        return data
+        return self.text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+    def structure(self, value: Any) -> Any:
+        """Return a JSON value with every text in it redacted."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(name): self.structure(each) for name, each in value.items()}
+        return [self.structure(each) for each in value] if isinstance(value, list) else value
 
     def address(self, url: str) -> str:
         """Return a URL without secrets, including those of its query and its user."""

@@ -107,6 +107,7 @@ class ReplyBuilder:
         self._halves: dict[Any, str] = {}  # the half of a character that a piece ended with, by what it is a piece of
         self._terminated = False
         self._has_strays = False
+        self._doubt = ""
         self.ended = False
 
     def take(self) -> list[Event]:
@@ -185,6 +186,10 @@ class ReplyBuilder:
         """Record an error of the server; the first one counts."""
         if self._failure is None:
             self._failure = failure
+
+    def doubt(self, why: str) -> None:
+        """Record that a frame can be read in two ways: no call of the reply is certain."""
+        self._doubt = self._doubt or why
 
     def terminate(self) -> None:
         """Record the terminal frame of the wire."""
@@ -434,6 +439,8 @@ class ReplyBuilder:
         self._events.append(broken)
 
     def _find_flaw(self, call: _Call) -> str | None:
+        if self._doubt:
+            return self._doubt
         if not call.name:
             return "the call names no tool"
         if self._has_strays and not call.has_arguments:

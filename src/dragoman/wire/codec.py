@@ -32,7 +32,7 @@ from dragoman.wire.history import SHARED, History, HistoryRules, arrange, spread
 from dragoman.wire.options import WIRES
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.schemas import compile_schema
-from dragoman.wire.values import as_plain, parse
+from dragoman.wire.values import Ambiguous, as_plain, parse, parse_frame
 
 if TYPE_CHECKING:
     from dragoman.wire.reader import Reader
@@ -337,7 +337,7 @@ class Codec(ABC):
 
     def decode_reply(self, body: JsonObject | bytes | str, sent: Prepared | None = None) -> Reply:
         """Decode a whole body to a reply. An error body gives a reply with `failure`."""
-        return fold(self.open_reader(sent).read_whole(as_object(body)))
+        return fold(self.open_reader(sent).read_whole(as_object(body, parse_frame)))
 
     def reply_stream(self, sent: Prepared | None = None) -> ReplyStream:
         """Return a stage from the bytes of a streamed reply to events."""
@@ -412,6 +412,10 @@ class Codec(ABC):
         every wire.
         """
         plain = as_plain(body)
+        if isinstance(plain, str | bytes | bytearray):
+            plain = parse_frame(bytes(plain) if isinstance(plain, bytearray) else plain)
+        if any(isinstance(each, Ambiguous) for each in (plain if isinstance(plain, list) else [plain])):
+            return []
         if isinstance(plain, dict):
             plain = _complete(plain)
         elif isinstance(plain, list):
@@ -437,8 +441,8 @@ def _complete(entry: JsonObject) -> JsonObject:
     return {**dict.fromkeys(_FLAT, entry[given]), **entry}
 
 
-def as_object(body: Any) -> JsonObject:
+def as_object(body: Any, read: Callable[[str | bytes], Any] = parse) -> JsonObject:
     """Return a JSON object from an object or its text; an empty one for anything else."""
     if isinstance(body, bytes | bytearray | str):
-        body = parse(bytes(body) if isinstance(body, bytearray) else body)
+        body = read(bytes(body) if isinstance(body, bytearray) else body)
     return body if isinstance(body, dict) else {}

@@ -12,7 +12,7 @@ from dragoman.wire.builder import ReplyBuilder
 from dragoman.wire.codec import Prepared
 from dragoman.wire.framing import SseBroken
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.values import BROKEN, parse
+from dragoman.wire.values import BROKEN, Ambiguous, parse_frame
 
 
 class Reader(ABC):
@@ -34,6 +34,7 @@ class Reader(ABC):
 
     def read_whole(self, body: JsonObject) -> list[Event]:
         """Return all events of a whole body, including the end."""
+        self._doubt(body)
         self._read_body(body)
         if not self._builder.has_news and not self._is_reply(body):
             self._refuse(body)
@@ -55,6 +56,12 @@ class Reader(ABC):
         if complete and text.strip() and event != "ping":  # without data it only keeps the connection alive
             self._fail({"message": f"a frame is not JSON: {text[:200]}"})
         self._is_torn = self._is_torn or not complete
+
+    def _doubt(self, content: Any) -> None:
+        """Remember a frame that can be read in two ways."""
+        for each in content if isinstance(content, list) else (content,):
+            if isinstance(each, Ambiguous):
+                self._builder.doubt(each.why)
 
     def _is_reply(self, body: Any) -> bool:
         return isinstance(body, dict) and any(body.get(name) for name in self.answers)
@@ -109,8 +116,10 @@ class SseReader(Reader):
         elif frame.data.startswith("[DONE]"):
             self._read_done()
         else:
-            content = parse(frame.data)
+            content = parse_frame(frame.data)
             if content is not BROKEN:
+                if type(content) is not dict:
+                    self._doubt(content)
                 self._read_frame(content, frame.event)
             else:
                 self._read_broken(frame.data, frame.complete, frame.event)

@@ -11,8 +11,10 @@ from typing import Any, get_args
 
 import msgspec
 
+from dragoman.args.decoder import is_rounded
 from dragoman.args.loader import Loaded, load
 from dragoman.errors import ConfigError
+from dragoman.jsonschema.keywords import same
 from dragoman.types import (
     Failure,
     Fault,
@@ -119,6 +121,8 @@ _ODD = ("\\ud", "\\uD", "NaN", "Infinity")
 
 _LINE_ENDS = (("\x85", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
 
+_SHOWN_KEY = 60
+
 BROKEN = object()
 """The result of `parse` for text that is not JSON."""
 
@@ -147,12 +151,37 @@ def as_count(value: Any) -> int:
     return int(value) if 0 <= value < 1 << 53 else 0
 
 
+class Ambiguous(dict[str, Any]):
+    """A frame that other programs read differently, or that lost digits. No call in such a reply may run."""
+
+    why = ""
+
+
 def parse(text: str | bytes) -> Any:
-    """Return the JSON value of a frame, or BROKEN."""
+    """Return a JSON value, or BROKEN."""
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return _parse_odd(text)
+
+
+def parse_frame(text: str | bytes) -> Any:
+    """Return the JSON value of a frame or body of a reply, or BROKEN. If it has a call and is ambiguous, it is an
+    `Ambiguous`."""
+    try:
+        words = text if isinstance(text, str) else text.decode()
+        value = _decode(words)
+        escaped = "\\u" in words  # an escape may spell a key
+        if not (escaped or "tool" in words or "unction" in words or "_json" in words):
+            return value
+        written = _encode(value)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _parse_odd(text)
+    # The decoder keeps only the last of duplicate keys. Then the text has more colons than the encoded value, unless
+    # it writes some as escapes. A whole float may have lost digits.
+    if words.count(":") == written.count(b":") and b".0" not in written and not (escaped and "\\u003" in words):
+        return value
+    return _inspect(words, value)
 
 
 def _parse_odd(text: str | bytes) -> Any:
@@ -160,9 +189,43 @@ def _parse_odd(text: str | bytes) -> Any:
     NaN. Both stay what they are: whoever needs that very field has to say what they are good for."""
     try:
         words = text.decode("utf-8-sig") if isinstance(text, bytes) else text
-        return _decode_odd(words) if any(odd in words for odd in _ODD) else BROKEN
+        return _inspect(words, _decode_odd(words)) if any(odd in words for odd in _ODD) else BROKEN
     except (ValueError, RecursionError):
         return BROKEN
+
+
+def _inspect(words: str, value: Any) -> Any:
+    """Return the value; an `Ambiguous` if its text has a key twice with different values, or a number lost digits."""
+    found: list[str] = []
+
+    def join(pairs: list[tuple[str, Any]]) -> JsonObject:
+        members: JsonObject = {}
+        for key, each in pairs:
+            if key in members and not same(members[key], each):
+                found.append(f"the key {key[:_SHOWN_KEY]!r} is in the reply twice, with different values")
+            members[key] = each
+        return members
+
+    def number(digits: str) -> float:
+        if is_rounded(digits, float(digits)):
+            found.append(f"more digits than a number can hold: {digits[:40]}")
+        return float(digits)
+
+    try:
+        json.JSONDecoder(object_pairs_hook=join, parse_float=number).decode(words)
+    except (ValueError, RecursionError):
+        found.append("the reply has a number that is too long, or is nested too deep")
+    if not found:
+        return value
+    if isinstance(value, list):
+        return [_doubt(each, found[0]) if isinstance(each, dict) else each for each in value]
+    return _doubt(value, found[0]) if isinstance(value, dict) else value
+
+
+def _doubt(value: JsonObject, why: str) -> Ambiguous:
+    ambiguous = Ambiguous(value)
+    ambiguous.why = why
+    return ambiguous
 
 
 def join_halves(text: str) -> str:

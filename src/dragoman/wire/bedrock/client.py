@@ -44,7 +44,7 @@ from dragoman.wire.options import (
 )
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import Reader
-from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, merge_fields, parse, write
+from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, merge_fields, parse, parse_frame, write
 
 # --------------------------------------------------------------------------------------------------------------------
 # Cache points: blocks that mark the end of a cached prefix of the prompt.
@@ -413,10 +413,11 @@ class ConverseReader(Reader):
 
     def _open_frame(self, frame: Frame) -> None:
         headers = frame.headers
-        payload = parse(frame.payload) if frame.payload else {}
+        payload = parse_frame(frame.payload) if frame.payload else {}
         if payload is BROKEN:
             self._break(f"a frame is not JSON: {frame.payload[:200].decode('utf-8', 'replace')}")
             return
+        self._doubt(payload)
         fields = as_dict(payload)
         if headers.get(":message-type") in ("exception", "error"):
             code = as_text(headers.get(":exception-type")) or as_text(headers.get(":error-code"))

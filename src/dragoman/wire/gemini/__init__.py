@@ -14,7 +14,7 @@ from dragoman.wire.codec import Codec, Draft, Offer, Prepared, offer
 from dragoman.wire.failures import Loss
 from dragoman.wire.gemini import client, parts, server
 from dragoman.wire.history import HistoryRules
-from dragoman.wire.values import BROKEN, as_dict, as_text, parse
+from dragoman.wire.values import BROKEN, as_dict, as_text, parse, parse_frame
 
 
 def wrap_calls(body: Any) -> JsonObject:
@@ -78,7 +78,7 @@ class Gemini(Codec):
 
     def decode_reply(self, body: JsonObject | bytes | str, sent: Prepared | None = None) -> Reply:
         """As for every wire; a list of chunks, and an error wrapped in a list, are read too."""
-        found = parse(body) if isinstance(body, bytes | str) else body
+        found = parse_frame(body) if isinstance(body, bytes | str) else body
         return fold(self.open_reader(sent).read_whole({} if found is BROKEN else found))
 
     # ---- server -------------------------------------------------------------------------------------------------

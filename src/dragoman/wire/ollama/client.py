@@ -38,7 +38,7 @@ from dragoman.wire.values import (
     find_calls,
     join_texts,
     join_thinking,
-    parse,
+    parse_frame,
     read_result,
 )
 
@@ -217,8 +217,9 @@ class OllamaReader(Reader):
         if isinstance(frame, LineBroken):
             self._fail({"message": "a line of the stream was too large"})
         else:
-            content = parse(frame.text)
+            content = parse_frame(frame.text)
             if content is not BROKEN:
+                self._doubt(content)
                 self._read_frame(content, None)
             else:
                 self._read_broken(frame.text, frame.complete)
