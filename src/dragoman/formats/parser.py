@@ -425,6 +425,7 @@ class Parser(Cursor):
             self._enter_thinking(plan.thinking[marker])
             return True
         elif marker not in plan.section_ends or self._after_call:
+            self.section = None
             start = tile_start if self._after_call else at
             self._drop_marker(start, at + len(marker) - start)
             return True
@@ -448,9 +449,9 @@ class Parser(Cursor):
 
     def _choose(self, marker: str, at: int) -> Sequence[Entry]:
         if self._attempts is not None:
-            return self._plan.openers[marker]  # an explanation lists every entry
+            return self._plan.choose(marker, "", self.section)  # an explanation lists every entry
         behind = skip_blanks(self.text, at + len(marker)).end()  # type: ignore[union-attr]
-        return self._plan.choose(marker, self.text[behind : behind + 1])
+        return self._plan.choose(marker, self.text[behind : behind + 1], self.section)
 
     def _enter_thinking(self, closer: str) -> None:
         self._lane = self._plan.thinking_lane(closer, self._reports_thinking)

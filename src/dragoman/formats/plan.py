@@ -277,11 +277,14 @@ class _Compiler:
 class SectionEntry(Entry):
     """The tag before all calls of a reply. It is framing if a call or the closing tag follows, and text otherwise."""
 
-    def __init__(self, row: Format, opener: str, inside: Iterable[str]) -> None:
+    def __init__(self, row: Format, opener: str, entries: tuple[Entry, ...]) -> None:
         self.format = row.name
         self.openers = (opener,)
         self._opener = Markers(self.openers)
-        self._inside = Markers(inside)
+        inside = (first for entry in entries for first in entry.openers if len(first) > 1)
+        self._inside = Markers((*inside, *row.section_ends))
+        self.entries = entries
+        """The readers of its own calls. Other formats may share their openers."""
 
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)
@@ -289,6 +292,7 @@ class SectionEntry(Entry):
         if found is None:
             raise BrokenCall("no call follows the opening tag")
         cursor.drop()
+        cursor.section = self
 
 
 class LexerState:
@@ -330,7 +334,7 @@ class Plan:
         self.line_entries: list[Entry] = []
         self.message_entries: list[Entry] = []
         self._lanes: dict[tuple[str, bool], LexerState] = {}
-        self._choices: dict[tuple[str, str], tuple[Entry, ...]] = {}
+        self._choices: dict[tuple[str, str, str], tuple[Entry, ...]] = {}
         self._add_rows(rows, named=named)
         for entry in entries:
             for opener in entry.openers:
@@ -401,17 +405,23 @@ class Plan:
         if row.section is None or not row.template_is_read:
             return
         self.section_ends.update(row.section_ends)
-        inside = {opener for entry in entries for opener in entry.openers if len(opener) > 1}
         start = row.section[0].strip()
-        for spelling in (start, *row.spellings.get(start, ())) if inside else ():
-            self.openers.setdefault(spelling, []).append(SectionEntry(row, spelling, (*inside, *row.section_ends)))
+        marked = any(len(opener) > 1 for entry in entries for opener in entry.openers)
+        for spelling in (start, *row.spellings.get(start, ())) if marked else ():
+            self.openers.setdefault(spelling, []).append(SectionEntry(row, spelling, entries))
 
-    def choose(self, opener: str, character: str) -> tuple[Entry, ...]:
-        """Return the entries of an opener that can read the character after it; all of them if there is none yet."""
-        key = (opener, character if character in "{[<(" else "n")
+    def choose(self, opener: str, character: str, section: SectionEntry | None = None) -> tuple[Entry, ...]:
+        """Return the entries of an opener that can read the character after it; all of them if there is none yet.
+
+        Inside a section, its own format comes first.
+        """
+        key = (opener, character if character in "{[<(" else "n", section.format if section is not None else "")
         chosen = self._choices.get(key)
         if chosen is None:
-            entries = self.openers.get(opener, ())
+            entries = self.openers.get(opener, [])
+            if section is not None:
+                own = [entry for entry in section.entries if opener in entry.openers]
+                entries = [*own, *(entry for entry in entries if entry not in own)]
             chosen = tuple(entry for entry in entries if not character or key[1] in entry.follows)
             self._choices[key] = chosen
         return chosen
