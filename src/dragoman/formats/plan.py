@@ -99,19 +99,26 @@ class LineFilter:
         start = _line_start(head)
         assert start is not None
         word, following = start.groups()
-        if lines.open_to_all:
-            return WAKES
-        if not following:
+        if not following and not lines.open_to_all:
             if not word or self._may_begin(word):
                 return WAITS if len(head) <= _LONG else WAKES
-        elif word:
-            if following in "/> \t[:({<=" and self._may_begin(word):
-                return WAKES
-        elif following in lines.first_characters or following in lines.word_starts:
+        elif self.may_gate(head, 0):
             return WAKES
-        elif following > "\u2000" and lines.open_to_names:
-            return WAKES  # a symbol may be the sigil of a call
         return PASSES if self._wakes(head) is None else WAKES
+
+    def may_gate(self, text: str, position: int) -> bool:
+        """Whether something that begins only a line may begin at this line of a text; the line has arrived."""
+        lines = self._lines
+        start = _line_start(text, position)
+        assert start is not None
+        word, following = start.groups()
+        if lines.open_to_all or not following:
+            return True
+        if word:
+            return following in "/> \t[:({<=" and self._may_begin(word)
+        if following in lines.first_characters or following in lines.word_starts:
+            return True
+        return following > "\u2000" and lines.open_to_names  # a symbol may be the sigil of a call
 
     def _may_begin(self, word: str) -> bool:
         lines = self._lines

@@ -11,6 +11,7 @@ from typing import Literal as OneOf
 from msgspec import Struct
 
 from dragoman.formats.cursor import Cursor, Reader
+from dragoman.toolset import has_namespace
 
 # --------------------------------------------------------------------------------------------------------------------
 # A template is a call as the model writes it, with holes. This section parses a template into nodes.
@@ -243,13 +244,16 @@ class NamedLine(Entry):
         tools = cursor.tools
         if tools is None:
             return False
-        word = _first_word(cursor.text, at)
-        if word is None or word.end() >= len(cursor.text) or word[0].lower() in self.line_labels:
+        text = cursor.text
+        word = _first_word(text, at)
+        if word is None or word.end() >= len(text) or word[0].lower() in self.line_labels:
             return True
         if tools.may_begin(word[0]):
             return True
-        name = match_name(cursor.text, at) if cursor.begins_message else None
-        return name is not None and (":" in name[0] or tools.find(name[0].removesuffix(".call")) is not None)
+        name = match_name(text, at) if cursor.begins_message else None
+        if name is None or not has_namespace(name[0]):
+            return False
+        return ":" in name[0] or tools.find(name[0].removesuffix(".call")) is not None
 
 
 # --------------------------------------------------------------------------------------------------------------------

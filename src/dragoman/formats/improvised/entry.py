@@ -15,6 +15,8 @@ _nonce_opener = re.compile(r"<tool_call\s+id\s*=").match
 _growing_nonce_opener = re.compile(
     r"<(?:t(?:o(?:o(?:l(?:_(?:c(?:a(?:l(?:l(?:\s+(?:i(?:d\s*)?)?)?)?)?)?)?)?)?)?)?)?\Z"
 ).match
+_python_list = re.compile(r"\[[^\W\d][\w.\\]*\(").match
+"""Matches the beginning of a list of calls in Python, which other formats read."""
 _nonce_end = Markers(["</tool_call>"])
 LONGEST = 262_144
 """The maximal number of characters that the parser holds until the call is read."""
@@ -39,6 +41,18 @@ class Improvised(NamedLine):
             cursor.improvised = ImprovisedReader(OfferedNames(tools), marked_only=self._marked_only)
         reader: ImprovisedReader = cursor.improvised
         return reader
+
+    def begins(self, cursor: Cursor, at: int) -> bool | None:
+        if cursor.tools is None or _python_list(cursor.text, at) is not None:
+            return False
+        if not cursor.final or cursor.text.startswith("<tool_call", at):
+            return super().begins(cursor, at)
+        # The text is complete, so this decides, without a reader. The cheapest look comes first.
+        reader = self._reader(cursor, cursor.tools)
+        is_first = cursor.begins_message
+        if not reader.may_begin(cursor.text, at, is_first=is_first) or not super().begins(cursor, at):
+            return False
+        return reader.begins(cursor.text, at, final=True, is_first=is_first)
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:

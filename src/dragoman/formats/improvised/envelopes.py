@@ -19,7 +19,8 @@ _object_begins = re.compile(r"(?:\[\s*)?\{\s*(?:[\"'“`]|//|/\*|\w)").match
 _object_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*/?)?\Z").match
 _quoted = re.compile(r"""["'“`]([^\W\d][\w.\-:/]{0,99})["'”`]""").finditer
 _name_and_object = re.compile(
-    rf"""\{{\s*(?:["']?(?:{"|".join((*NAME_KEYS, "type"))})["']?\s*[:=]\s*)?["']([^\W\d][\w.\-:/]{{0,99}})["']\s*[:,=]?\s*
+    rf"""\{{\s*(?:["']?(?:{"|".join((*NAME_KEYS, "type"))})["']?\s*[:=]\s*)?
+        ["']([^\W\d][\w.\-:/]{{0,99}})["']\s*[:,=]?\s*
         (?:["']?(?:{"|".join(ARGUMENT_KEYS)})["']?\s*[:=]?\s*)?(?=\{{)""",
     re.VERBOSE,
 ).match

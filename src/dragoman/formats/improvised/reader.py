@@ -73,6 +73,8 @@ _named_attribute = re.compile(
 _suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
 _fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*\r?\n").match
 _name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
+_unmarked = re.compile(r"""\{(?!\{)|\[\s*[{"']|(?:\[\s+)?[^\W\d][\w.\-\\]*[ \t]?\(""").match
+"""Matches the beginnings of lines that only a closing tag can make a marked call."""
 _NEUTRAL = "]:=>\"'`,(~|｜"
 _content_tag = re.compile(r"result|response|output|observation|think|thought|reason", re.IGNORECASE).search
 """Matches tags around results and reasoning, in which a call does not count."""
@@ -121,17 +123,19 @@ class _Name(Struct, frozen=True):
 class Work:
     """What failed attempts have cost. An attempt may read up to the end of the text, so their number is limited."""
 
-    __slots__ = ("_failed", "_no_mark", "closers")
+    __slots__ = ("_failed", "_mark", "closers")
 
     def __init__(self) -> None:
         self._failed = 0
-        self._no_mark = False
+        self._mark: int | None = 0  # how far from the end of the text the next closing mark is, if it is still ahead
         self.closers = Closers()
 
     def may_close(self, text: str, position: int) -> bool:
-        """Whether a closing mark follows in a text that is complete. If none does, none follows later either."""
-        self._no_mark = self._no_mark or _closing_mark_after(text, position) is None
-        return not self._no_mark
+        """Whether a closing mark follows in a text that is complete. Every part of the text is searched once."""
+        if self._mark is not None and (not self._mark or len(text) - self._mark < position):
+            found = _closing_mark_after(text, position)
+            self._mark = None if found is None else len(text) - found.start()
+        return self._mark is not None
 
     def charge(self, text: str, position: int) -> None:
         self._failed += len(text) - position
@@ -165,6 +169,14 @@ class ImprovisedReader:
             return False
         # Without markup before the name, only a closing tag makes it a marked call.
         return name.head.marked or not self._marked_only or not final or self._work.may_close(text, at)
+
+    def may_begin(self, text: str, at: int, *, is_first: bool) -> bool:
+        """Whether a line of a complete text may begin a call: a look at its first characters rejects most lines."""
+        character = text[at : at + 1]
+        if character in ("`", "~") and not is_first:
+            fence = _fence(text, at)
+            return fence is not None and (fence[2].lower() in _CALL_LABELS or self._labelled(fence[2]) is not None)
+        return not self._marked_only or _unmarked(text, at) is None or self._work.may_close(text, at)
 
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
         """Return the tool that a line of a complete text seems to call; None if it calls none."""
@@ -264,14 +276,18 @@ class ImprovisedReader:
         fence = _fence(text, head.position)
         if fence is None or _content_tag(fence[2]) is not None:
             return None
-        label = fence[2].rpartition(":")[2]
-        tool = self._offered.find(label) if label else None
+        tool = self._labelled(fence[2])
         if fence[2].lower() in _CALL_LABELS or tool is not None:
             head.marked = True
         elif not head.marked and (not head.is_first or text[fence.end() : fence.end() + 1] in "<["):
             return None  # the parser reads the markup inside the fence
         head.fence, head.position = fence[1], fence.end()
         return None if tool is None else self._check(text, head, tool, fence.end(), final=final)
+
+    def _labelled(self, label: str) -> Tool | None:
+        """Return the tool that the label of a fence names."""
+        name = label.rpartition(":")[2]
+        return self._offered.find(name) if name and self._offered.may_begin(name) else None
 
     def _take_tag(self, text: str, head: _Head, *, final: bool) -> _Name | None:
         position = head.position
