@@ -61,7 +61,7 @@ class Improvised(NamedLine):
             yield from self._pass_wrapper(cursor)
             return
         reader = self._reader(cursor, cursor.tools)
-        is_first = cursor.begins_message
+        is_first, follows_call = cursor.begins_message, cursor.follows_call
         while (begins := self._begins(reader, cursor, is_first=is_first)) is None:
             yield
         if not begins:
@@ -73,7 +73,7 @@ class Improvised(NamedLine):
                 raise NotACall("the text is too long for a call without a known format")
             yield
         cursor.return_to(mark)
-        calls = reader.read(cursor.text, cursor.position, is_first=is_first)
+        calls = reader.read(cursor.text, cursor.position, is_first=is_first, follows_call=follows_call)
         if not calls:
             raise NotACall("the arguments do not satisfy the schema, or something else is on the lines of the call")
         for call in calls:

@@ -57,11 +57,11 @@ def named_in(text: str, position: int, offered: OfferedNames) -> str:
 def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stated]:
     """Return the calls of the object or list at `position`; empty if not all of it is calls."""
     read = read_closed(text, position)
-    if read is None:
+    calls = _calls_of(read[0], offered, 0) if read is not None else []
+    if read is None or not calls:
         return _read_damaged(text, position, offered)
-    value, end, repairs = read
-    calls = _calls_of(value, offered, 0)
-    if not calls or len(calls) > _MOST_CALLS:
+    _, end, repairs = read
+    if len(calls) > _MOST_CALLS:
         return []
     ends = [end] if len(calls) == 1 else _ends_of(text, position, end, offered)
     if len(ends) != len(calls):

@@ -187,10 +187,10 @@ class ImprovisedReader:
             return None
         return name.tool.name if name.tool is not None else named_in(source.text, name.end, self._offered)
 
-    def read(self, text: str, at: int, *, is_first: bool) -> list[ImprovisedCall]:
+    def read(self, text: str, at: int, *, is_first: bool, follows_call: bool = False) -> list[ImprovisedCall]:
         """Read the calls at `at`, the first character of a line, in a text that is complete; empty if there is none.
 
-        `is_first`: nothing but blanks is before it in the message.
+        `is_first`: nothing but blanks is before it in the message. `follows_call`: another call is directly before it.
         """
         if self._work.is_spent(len(text)):
             return []
@@ -198,14 +198,14 @@ class ImprovisedReader:
         assert source is not None
         plain, start = source.text, source.inner(at)
         name = self._find_name(plain, start, final=True, is_first=is_first)
-        calls = [] if name is None else self._read_calls(plain, name)
+        calls = [] if name is None else self._read_calls(plain, name, follows_call)
         if not calls and (name is not None or plain is not text):
             self._work.charge(plain, start)
         for call in calls:
             call.arguments.repairs = source.mend(call.arguments.repairs)
         return [ImprovisedCall(call.name, call.arguments, source.outer(call.end), call.region) for call in calls]
 
-    def _read_calls(self, text: str, name: _Name) -> list[ImprovisedCall]:
+    def _read_calls(self, text: str, name: _Name, follows_call: bool) -> list[ImprovisedCall]:
         stated = self._read_arguments(text, name)
         if not stated:
             return []
@@ -218,8 +218,8 @@ class ImprovisedReader:
         if head.fence and not head.marked and text[end - 1 : end] != head.fence[0]:
             return []  # the fence is open, so the message may go on
         if not head.marked and _closes_call(text, last.end):
-            if text[end:].strip():
-                return []  # without an opener, only the end of the message shows that nothing else was meant
+            if text[end:].strip() and not (follows_call and self._continues(text, end)):
+                return []  # without an opener, only calls around it and the end of the message show what was meant
             head.marked = True
         if not _ends_line(text, end) and not self._continues(text, end):
             return []
