@@ -15,6 +15,9 @@ _nonce_opener = re.compile(r"<tool_call\s+id\s*=").match
 _growing_nonce_opener = re.compile(
     r"<(?:t(?:o(?:o(?:l(?:_(?:c(?:a(?:l(?:l(?:\s+(?:i(?:d\s*)?)?)?)?)?)?)?)?)?)?)?)?\Z"
 ).match
+_GATE = r"[@/!$|｜\[{<]|```|~~~|&[lq#]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
+_gate = re.compile(_GATE).match
+_growing_gate = re.compile(r"(?:`{1,2}|~{1,2}|&|[^\W\d][\w.\-:]{0,200}[ \t]{0,200}(?:to?)?)\Z").match
 _python_list = re.compile(r"\[[^\W\d][\w.\\]*\(").match
 """Matches the beginning of a list of calls in Python, which other formats read."""
 _nonce_end = Markers(["</tool_call>"])
@@ -26,9 +29,7 @@ class Improvised(NamedLine):
     """A call of an offered tool in markup that no format describes. It is read when the reply has ended."""
 
     format = IMPROVISED
-    line_gate = (
-        r"[@/!$|｜\[{<]|```|~~~|&[lq#]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
-    )
+    line_gate = _GATE
     line_characters = "@/!$|｜[<{&`~"
     line_labels = LABEL_SET
 
@@ -45,6 +46,9 @@ class Improvised(NamedLine):
     def begins(self, cursor: Cursor, at: int) -> bool | None:
         if cursor.tools is None or _python_list(cursor.text, at) is not None:
             return False
+        if not cursor.begins_message and _gate(cursor.text, at) is None:
+            # In a stream, the parser also asks about lines that have not arrived yet.
+            return None if not cursor.final and _growing_gate(cursor.text, at) is not None else False
         if not cursor.final or cursor.text.startswith("<tool_call", at):
             return super().begins(cursor, at)
         # The text is complete, so this decides, without a reader. The cheapest look comes first.
