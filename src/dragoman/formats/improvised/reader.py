@@ -31,7 +31,7 @@ from dragoman.formats.improvised.arguments import (
     read_after,
 )
 from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
-from dragoman.formats.improvised.source import plain_source
+from dragoman.formats.improvised.source import Sources
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import match_name
 from dragoman.types import Tool
@@ -83,8 +83,6 @@ _LONGEST_LABEL = 60
 _LOOK_AHEAD = 420
 _MOST_TOKENS = 24
 _MOST_WORDS = 3
-_WINDOW = 1200
-"""How much of the text is looked at to find a name."""
 _READ_AGAIN, _FREE = 16, 65_536
 """The budget for failed attempts: a multiple of the length of the text, and as much as short texts never need."""
 
@@ -155,11 +153,12 @@ class ImprovisedReader:
         self._offered = offered
         self._marked_only = marked_only
         self._work = Work()
+        self._sources = Sources()
 
     def begins(self, text: str, at: int, *, final: bool, is_first: bool) -> bool | None:
         """Whether a name and the beginning of its arguments follow; None if more text is needed."""
         try:
-            source = plain_source(text, at, final=final, window=_WINDOW)
+            source = self._sources.find(text, at, final=final)
             if source is None:
                 return None
             name = self._find_name(source.text, source.inner(at), final=final, is_first=is_first)
@@ -180,7 +179,7 @@ class ImprovisedReader:
 
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
         """Return the tool that a line of a complete text seems to call; None if it calls none."""
-        source = plain_source(text, at, final=True, window=_WINDOW)
+        source = self._sources.find(text, at, final=True)
         assert source is not None
         name = self._find_name(source.text, source.inner(at), final=True, is_first=is_first)
         if name is None:
@@ -194,7 +193,7 @@ class ImprovisedReader:
         """
         if self._work.is_spent(len(text)):
             return []
-        source = plain_source(text, at, final=True)
+        source = self._sources.find(text, at, final=True)
         assert source is not None
         plain, start = source.text, source.inner(at)
         name = self._find_name(plain, start, final=True, is_first=is_first)
