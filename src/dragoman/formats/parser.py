@@ -238,6 +238,8 @@ class Parser(Cursor):
         self._head = ""
         self.final = True
         self.out = []
+        if self._lane is self._plan.text and self._reader is None and not self._names_a_tool():
+            self._lane = self._plan.ungated
         self._drain()
         return self.out
 
@@ -363,10 +365,13 @@ class Parser(Cursor):
         return not self._message_is_blank and not any([entry.begins(self, at) for entry in lines.entries])
 
     def _names_a_tool(self) -> bool:
-        """Whether a text that arrived whole has an offered name: without one, no line is a call without a marker."""
+        """Whether a text that arrived whole may have a line that is a call without a marker: it needs an offered name."""
         if self._mentions is None:
-            is_whole = self.final and not self.base
-            self._mentions = self.tools.is_mentioned(self.text) if is_whole and self.tools is not None else True
+            self._mentions = True
+            if self.final and not self.base and self.tools is not None and self.tools.is_mentioned(self.text):
+                self._mentions = any([entry.may_occur(self.text) for entry in self._plan.lines.entries])
+            elif self.final and not self.base and self.tools is not None:
+                self._mentions = False
         return self._mentions
 
     def _scan_start(self) -> bool | None:

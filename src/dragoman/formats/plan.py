@@ -361,6 +361,8 @@ class Plan:
         self.lines = LineStarts(self.line_entries, words, watched="line" in places)
         symbols = markers - set(words) or {_NO_MARKER}
         self.text = LexerState(symbols, lines=self.lines)
+        self.ungated = LexerState(symbols, lines=LineStarts((), words, watched="line" in places))
+        """The state for text in which no line begins a call without a marker."""
 
     def extend(self, rows: Iterable[Format]) -> Plan:
         """Return this plan with more rows, which the parser tries after its own.

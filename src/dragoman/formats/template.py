@@ -194,6 +194,10 @@ class Entry(ABC):
         """For entries without openers: whether a call may begin at an index; None if more text is needed."""
         return True
 
+    def may_occur(self, text: str) -> bool:
+        """For entries without openers: whether a complete text may contain such a call. False saves all attempts."""
+        return True
+
     @abstractmethod
     def read(self, cursor: Cursor) -> Reader:
         """Read from the opener. Report calls through the cursor, or raise NotACall or BrokenCall."""

@@ -20,6 +20,19 @@ _gate = re.compile(_GATE).match
 _growing_gate = re.compile(r"(?:`{1,2}|~{1,2}|&|[^\W\d][\w.\-:]{0,200}[ \t]{0,200}(?:to?)?)\Z").match
 _python_list = re.compile(r"\[[^\W\d][\w.\\]*\(").match
 """Matches the beginning of a list of calls in Python, which other formats read."""
+_marks = re.compile(
+    rf"""</ | \[/ | \|> | ｜> | \n[ \t]*+(?:
+      [@/!$|｜<] | &[lq#] | \{{\{{
+    | \[(?: \[ | [ \t\r\n]+[^\s{{"'\d\-\]] | (?![^\W\d][\w.\\]*\()[^\W\d_] )
+    | (?:`{{3}}|~{{3}})(?!(?:python|py|json|javascript|js|bash|sh|text|xml|html|java|sql|yaml)?[ \t]*\r?(?:\n|\Z))
+    | [\u2000-\U0010ffff]
+    | [^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)
+    | [^\W\d][\w.\-]*+[:/][^\W\d]
+    | (?i:(?:(?:{"|".join(sorted(LABEL_SET, key=len, reverse=True))})\b[ \t]*){{1,3}}[:=\]|>}}"'])
+    )""",
+    re.VERBOSE,
+).search
+"""Finds what makes a call a marked one. Every branch begins with a literal, so that the search is fast."""
 _nonce_end = Markers(["</tool_call>"])
 LONGEST = 262_144
 """The maximal number of characters that the parser holds until the call is read."""
@@ -42,6 +55,9 @@ class Improvised(NamedLine):
             cursor.improvised = ImprovisedReader(OfferedNames(tools), marked_only=self._marked_only)
         reader: ImprovisedReader = cursor.improvised
         return reader
+
+    def may_occur(self, text: str) -> bool:
+        return not self._marked_only or text.lstrip()[:1] == '"' or _marks("\n" + text.lstrip()) is not None
 
     def begins(self, cursor: Cursor, at: int) -> bool | None:
         if cursor.tools is None or _python_list(cursor.text, at) is not None:

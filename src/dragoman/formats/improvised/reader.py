@@ -416,7 +416,7 @@ _closers = re.compile(
     re.VERBOSE,
 ).match
 _setting = re.compile(r"\][ \t]*\r?\n\s*[\w.\-]+[ \t]*[=:]").match
-_closing_mark_after = re.compile(r"</|\[/|[|｜]>").search
+_closing_mark_after = re.compile(r"</|\[/|\|>|｜>").search
 _closing_mark = re.compile(
     rf"\s*(?:</\s?{SIGIL}(?!(?:s|think\w*)\s*>)[^\W\d]|<[|｜]/|<[|｜]?\w*(?:tool|call)\w*[|｜]>|\[/)", re.IGNORECASE
 ).match
