@@ -365,13 +365,15 @@ class Parser(Cursor):
         return not self._message_is_blank and not any([entry.begins(self, at) for entry in lines.entries])
 
     def _names_a_tool(self) -> bool:
-        """Whether a text that arrived whole may have a line that is a call without a marker: it needs an offered name."""
+        """Whether a line may be a call without a marker: in a text that arrived whole, it needs an offered name."""
         if self._mentions is None:
-            self._mentions = True
-            if self.final and not self.base and self.tools is not None and self.tools.is_mentioned(self.text):
-                self._mentions = any([entry.may_occur(self.text) for entry in self._plan.lines.entries])
-            elif self.final and not self.base and self.tools is not None:
-                self._mentions = False
+            tools, text = self.tools, self.text
+            is_whole = self.final and not self.base and tools is not None
+            self._mentions = not is_whole or (
+                tools is not None
+                and tools.is_mentioned(text)
+                and any([entry.may_occur(text) for entry in self._plan.lines.entries])
+            )
         return self._mentions
 
     def _scan_start(self) -> bool | None:
