@@ -19,12 +19,17 @@ def fold(name: str) -> str:
     return name.translate(_FOLD)
 
 
-_split = re.compile(r"__|[.:/]").split
+_separator = re.compile(r"__|[.:/]")
+_split = _separator.split
+has_namespace = _separator.search
+"""Finds what separates a namespace from a name."""
 _MOST_PARTS = 8
 
 
 def _tails(name: str) -> list[str]:
     """Return `readtext` and `docsreadtext` for `mcp__docs__read_text`: the folded name without its namespaces."""
+    if not has_namespace(name):
+        return []
     parts = _split(name)[-_MOST_PARTS:]
     found = [fold("".join(parts[start:])) for start in range(1, len(parts))]
     return [tail for tail in found if tail and any(character.isalpha() for character in tail)]
@@ -117,7 +122,7 @@ def _unpack(value: object) -> Iterable[object]:
 class Toolset:
     """The offered tools, normalised once. Pass it to a parser instead of a list to avoid a second normalisation."""
 
-    __slots__ = ("_by_fold", "_by_name", "_by_tail", "_prefixes", "tools")
+    __slots__ = ("_by_fold", "_by_name", "_by_tail", "_spellings", "tools")
 
     def __init__(self, tools: Iterable[object]) -> None:
         given: tuple[Any, ...] = tuple(tools)
@@ -127,7 +132,7 @@ class Toolset:
         self._by_name = {tool.name: tool for tool in self.tools}
         self._by_fold: dict[str, Tool | None] | None = None
         self._by_tail: dict[str, Tool | None] | None = None
-        self._prefixes: frozenset[str] | None = None
+        self._spellings: str | None = None  # all folded names, one per line
 
     @classmethod
     def of(cls, tools: Toolset | Iterable[object] | None) -> Toolset | None:
@@ -183,12 +188,22 @@ class Toolset:
         self._by_fold = folded
         return folded
 
+    def _list_spellings(self) -> str:
+        if self._spellings is None:
+            folded = [spelling for name in self._by_name for spelling in (fold(name), *_tails(name))]
+            self._spellings = "\n" + "\n".join(folded)
+        return self._spellings
+
     def may_begin(self, word: str) -> bool:
         """Whether an offered name, in any spelling, may begin with this word."""
-        if self._prefixes is None:
-            folded = [spelling for name in self._by_name for spelling in (fold(name), *_tails(name))]
-            self._prefixes = frozenset(name[:end] for name in folded for end in range(len(name) + 1))
-        return fold(word) in self._prefixes
+        return "\n" + fold(word) in self._list_spellings()
+
+    def is_mentioned(self, text: str) -> bool:
+        """Whether a text contains an offered name, in any spelling."""
+        if any([name in text for name in self._by_name]):
+            return True
+        folded = fold(text)
+        return any([spelling in folded for spelling in self._list_spellings().split("\n")[1:]])
 
     @property
     def names(self) -> tuple[str, ...]:

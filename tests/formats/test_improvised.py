@@ -225,6 +225,67 @@ def test_every_character_leaves_in_one_event(text: str) -> None:
     assert "".join(event.raw for event in read(text).events if isinstance(event, kinds)) == text
 
 
+DAMAGED = (
+    '{"name": "find_ship": {a}}',
+    '{"tool_call":"find_ship__":{a}}',
+    '{"name": "find_ship", {a}}',
+    '{"tool": "find_ship" {a}}',
+    '{"name": "find_ship", "arguments" {a}}',
+    '{"find_ship" {a}}',
+    "{'function': 'find_ship': {a}}",
+    '```json\n{"action": "find_ship": {a}}\n```',
+)
+
+
+def test_a_message_without_the_key_between_name_and_arguments_is_a_call() -> None:
+    for shape in DAMAGED:
+        text = shape.replace("{a}", JSON)
+        assert calls_of(read(text)) == [("find_ship", ARGUMENTS)], text
+        assert "name_before_braces" in read(text).calls[0].repairs, text
+        assert calls_of(read(text.replace("port", "harbour"))) == [], text  # not a parameter of the tool
+        assert calls_of(read(text.replace("find_ship", "find_boat"))) == [], text
+        assert calls_of(read(f"An object such as {text} is not JSON.")) == [], text
+
+
+def test_a_call_without_an_opener_counts_between_calls() -> None:
+    call = '{"name": "find_ship", "arguments": ' + JSON + "}"
+    for count in (1, 2, 5):
+        text = f"<tool_call>\n{call}\n</tool_call>" + f"\n{call}\n</tool_call>" * count
+        parsed = read(text)
+        assert calls_of(parsed) == [("find_ship", ARGUMENTS)] * (count + 1)
+        assert not parsed.text.strip()
+        described = read(text + "\nThe tag </tool_call> ends a call.")
+        assert calls_of(described) == [("find_ship", ARGUMENTS)] * count  # the last one is not between calls
+
+
+def test_a_list_directly_behind_a_call_is_its_echo() -> None:
+    call = 'find_ship(port="Ystad", days=3)'
+    text = f"<|tool_call_start|>[{call}]<|tool_call_end|>[{call}]<|tool_call_end|>"
+    assert calls_of(read(text)) == calls_of(read(text, format="lfm2")) == [("find_ship", ARGUMENTS)]
+
+
+BEFORE = ("", '[\n null,\n "', "Text:\n  ", "x\nfind_ship\n")
+AFTER = ("", '"]')
+
+
+def test_where_a_stream_is_cut_does_not_change_what_begins_a_line() -> None:
+    calls = [
+        *(wrapper.replace("{a}", notations[0]) for wrapper, notations in WRAPPERS.values()),
+        "<start_function_call>call:find_ship{port:<escape>Ystad<escape>}<end_function_call>",
+        'find_ship\n{"port": "Ystad"}',
+        'find_ship port="Ystad"',
+        '[find_ship(port="Ystad")]',
+    ]
+    for before, call, after, loose in itertools.product(BEFORE, calls, AFTER, (False, True)):
+        text = before + call + after
+        whole = read(text, loose=loose)
+        for size in (1, len(text)):
+            stage = formats.parser(tools=TOOLS, loose=loose)
+            events = [event for at in range(0, len(text), size) for event in stage.feed(text[at : at + size])]
+            parsed = formats.fold([*events, *stage.close()])
+            assert (parsed.text, parsed.calls) == (whole.text, whole.calls), (text, loose, size)
+
+
 HOSTILE = [
     '{"name": "find_ship", "arguments": {"port": \n',
     '<tool name="find_ship"><port>\n',

@@ -10,8 +10,9 @@ import pytest
 from dragoman import formats
 from dragoman.errors import CannotExpress
 from dragoman.formats.readers.python import MarkedCalls
-from dragoman.formats.registry import get, rows
+from dragoman.formats.registry import get, plan_for, rows
 from dragoman.formats.template import Format
+from dragoman.types import ToolCall
 
 SOURCES = Path(formats.__file__).parent
 NAMES = [row.name for row in rows()]
@@ -75,3 +76,40 @@ def test_a_declared_format_with_lines_has_a_template_and_a_grammar() -> None:
     )
     tools = [{"name": "search", "parameters": {"type": "object", "properties": {"query": {"type": "string"}}}}]
     assert '"query: "' in formats.grammar(tools, row, tool_choice="required")
+
+
+# ---- openers and sections --------------------------------------------------------------------------------------------
+
+
+def _rendered(name: str) -> str:
+    # Without a schema, the format alone decides whether `5` is a number.
+    return formats.render([ToolCall("call_1", "look", {"a": "x", "b": "5", "c": "true"})], name)
+
+
+def test_an_opener_that_is_written_twice_is_read_once() -> None:
+    checked = 0
+    for row in rows():
+        text = _rendered(row.name)
+        opener = max((each for each in plan_for(row.name).openers if text.startswith(each)), key=len, default="")
+        if len(opener) < 6 or opener[0].isalpha() or row.place == "line":
+            continue
+        plain = formats.parse(text, row.name)
+        for between in ("", "\n", " "):
+            doubled = formats.parse(opener + between + text, row.name)
+            assert [call.arguments for call in doubled.calls] == [call.arguments for call in plain.calls], row.name
+            assert doubled.text == plain.text, row.name
+            described = f"{opener}{between}{opener} is a tag."
+            assert formats.parse(described, row.name).text == described, row.name
+        checked += 1
+    assert checked > 25
+
+
+def test_auto_reads_the_calls_of_a_section_as_its_format_does() -> None:
+    sectioned = [row for row in rows() if row.section is not None and row.in_auto and row.template_is_read]
+    assert len(sectioned) > 6
+    for row in sectioned:
+        text = _rendered(row.name)
+        named, auto = formats.parse(text, row.name), formats.parse(text)
+        assert [(call.name, call.arguments) for call in auto.calls] == [
+            (call.name, call.arguments) for call in named.calls
+        ], row.name

@@ -445,6 +445,9 @@ def expression_end(text: str, start: int) -> int:
     return position
 
 
+_escaped_words = re.compile(r"(?:\w|\\_|[.\-])+").fullmatch
+
+
 def read_expression(text: str, start: int, rules: dict[str, None]) -> tuple[Any, int]:
     """Read an expression: arithmetic gives a number, anything else its own source as text."""
     end = expression_end(text, start)
@@ -462,6 +465,10 @@ def read_expression(text: str, start: int, rules: dict[str, None]) -> tuple[Any,
     if has_surrogate(source):
         raise Unreadable("lone surrogate", start)
     rules["expression_as_text"] = None
+    if "\\_" in source and _escaped_words(source) is not None:
+        # Markdown escapes underscores, and a name with them is no expression of another kind.
+        rules["bad_escape"] = None
+        source = source.replace("\\_", "_")
     return source, end
 
 

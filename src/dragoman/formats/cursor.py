@@ -222,6 +222,7 @@ class Cursor:
         "refusing",
         "region",
         "repairs",
+        "section",
         "started",
         "text",
         "tools",
@@ -250,6 +251,7 @@ class Cursor:
         self._mark = 0
         self._tile_start = 0
         self.ids: set[str] = set()
+        self.section: Any = None  # the entry of the section in which this text is
         self.improvised: Any = None  # the reader of improvised calls, which knows what this text has cost so far
 
     # ---- stretches of text --------------------------------------------------------------------------------------

@@ -134,6 +134,9 @@ def fold(events: Iterable[Event]) -> Parsed:
 # costs the same at the start of a reply and after a megabyte of it.
 
 IN_THINKING = "it is inside thinking"
+_indent = re.compile(r"[ \t]*").match
+_MOST_REPEATED, _SHORTEST_REPEATED = 4, 6
+"""How often an opener may be repeated, and its minimal length. Shorter ones are brackets, which have a meaning each."""
 
 
 class Attempt(Struct, frozen=True):
@@ -153,11 +156,12 @@ class Parser(Cursor):
         "_after_call",
         "_at_gate",
         "_attempts",
+        "_filter",
         "_head",
-        "_judge",
         "_kind",
         "_lane",
         "_line_is_blank",
+        "_mentions",
         "_message_is_blank",
         "_opener",
         "_opener_offset",
@@ -192,11 +196,12 @@ class Parser(Cursor):
         self._wakes: Callable[[str], re.Match[str] | None] | None = None
         self._text_wakes: Callable[[str], re.Match[str] | None] | None = None
         self._kind = ""
-        self._judge: Callable[[str], int] | None = None
+        self._filter: LineFilter | None = None
         self._head = ""  # the beginning of a line that is still too short to classify
         self._after_call = False
         self._line_is_blank = True
         self._message_is_blank = True
+        self._mentions: bool | None = None
         self._at_gate = plan.has_gates
         self._reports_thinking = calls_in_thinking == "report"
         self._attempts = attempts
@@ -233,6 +238,8 @@ class Parser(Cursor):
         self._head = ""
         self.final = True
         self.out = []
+        if self._lane is self._plan.text and self._reader is None and not self._names_a_tool():
+            self._lane = self._plan.ungated
         self._drain()
         return self.out
 
@@ -262,8 +269,7 @@ class Parser(Cursor):
 
     def _take_line(self, piece: str, end: int) -> list[Event]:
         """Take a piece of text in which a line ends. The beginning of the next line decides whether it is only text."""
-        judge = self._judge or self._make_line_filter()
-        verdict = judge(piece[end:])
+        verdict = self._line_filter.judge(piece[end:])
         if verdict == WAKES:
             return self._take(piece)
         if verdict == WAITS:
@@ -283,8 +289,7 @@ class Parser(Cursor):
         """Extend the beginning of a line, and judge it again."""
         head = self._head + piece
         self._head = ""
-        judge = self._judge or self._make_line_filter()
-        verdict = judge(head)
+        verdict = self._line_filter.judge(head)
         if verdict == WAITS:
             self._head = head
             return []
@@ -295,9 +300,11 @@ class Parser(Cursor):
         self.base += len(head)
         return [TextDelta(head)]
 
-    def _make_line_filter(self) -> Callable[[str], int]:
-        self._judge = LineFilter(self._plan.lines, self._plan.text.markers, self.tools).judge
-        return self._judge
+    @property
+    def _line_filter(self) -> LineFilter:
+        if self._filter is None:
+            self._filter = LineFilter(self._plan.lines, self._plan.text.markers, self.tools)
+        return self._filter
 
     def _drain(self) -> None:
         while self._step() if self._reader is not None else self._scan():
@@ -321,19 +328,53 @@ class Parser(Cursor):
             decided = self._scan_start()
             if decided is not None:
                 return decided
-        hit = self._lane.markers.find(self.text, self._scan_from, final=self.final)
-        if hit is None:
-            self._release(len(self.text))
-            return False
-        at, marker = hit
-        if marker is None:
-            self._release(at)
-            return False
-        if marker == "\n" and self._lane.closer is None:
-            self._release(at + 1)
+        lane = self._lane
+        while True:
+            hit = lane.markers.find(self.text, self._scan_from, final=self.final)
+            if hit is None:
+                self._release(len(self.text))
+                return False
+            at, marker = hit
+            if marker is None:
+                self._release(at)
+                return False
+            if marker != "\n" or lane.closer is not None:
+                return self._meet(marker, at, at)
+            if self._begins_nothing(at + 1):
+                self._scan_from = at + 1
+                continue
+            self._pass_line(at + 1)
             self._at_gate = self._plan.lines.gated
             return True
-        return self._meet(marker, at, at)
+
+    def _begins_nothing(self, start: int) -> bool:
+        """Whether a look at the beginning of a line shows that it is plain text. The text must be complete."""
+        lines = self._plan.lines
+        if not self.final or not lines.gated:
+            return False
+        if not self._names_a_tool():
+            at = _indent(self.text, start).end()  # type: ignore[union-attr]
+            return lines.words is None or lines.words.at(self.text, at, final=True)[0] is None
+        if not self._line_filter.may_gate(self.text, start):
+            return True
+        at = skip_blanks(self.text, start).end()  # type: ignore[union-attr]
+        if self._message_is_blank and not self.text[self.position : start].isspace():
+            self._message_is_blank = False
+        if lines.words is not None and lines.words.at(self.text, at, final=True)[0] is not None:
+            return False
+        return not self._message_is_blank and not any([entry.begins(self, at) for entry in lines.entries])
+
+    def _names_a_tool(self) -> bool:
+        """Whether a line may be a call without a marker: in a text that arrived whole, it needs an offered name."""
+        if self._mentions is None:
+            tools, text = self.tools, self.text
+            is_whole = self.final and not self.base and tools is not None
+            self._mentions = not is_whole or (
+                tools is not None
+                and tools.is_mentioned(text)
+                and any([entry.may_occur(text) for entry in self._plan.lines.entries])
+            )
+        return self._mentions
 
     def _scan_start(self) -> bool | None:
         """Scan after a call, or at the start of the message or of a line: the first token decides about the blanks."""
@@ -347,7 +388,9 @@ class Parser(Cursor):
         found, growing = self._find_at(at)
         if growing:
             return False
-        if self._at_gate and (self._message_is_blank or self._line_is_blank or "\n" in self.text[self.position : at]):
+        if self._at_gate and (
+            self._message_is_blank or self._line_is_blank or self.text.find("\n", self.position, at) >= 0
+        ):
             tried = self._try_gate(at, found)
             if tried is not None:
                 return tried
@@ -393,7 +436,7 @@ class Parser(Cursor):
         plan = self._plan
         candidates = plan.message_entries if self._message_is_blank and not self._after_call else ()
         entries: list[Entry] = []
-        for entry in (*candidates, *(() if marked else plan.line_entries)):
+        for entry in (*candidates, *(() if marked or not self._names_a_tool() else plan.line_entries)):
             begins = entry.begins(self, at)
             if begins is None:
                 return None
@@ -410,7 +453,12 @@ class Parser(Cursor):
             self._at_gate = plan.has_gates
             return True
         if marker in plan.openers:
-            entries = self._choose(marker, at)
+            last = self._find_repeated(marker, at)
+            if last is None:
+                self._release(tile_start)
+                self._scan_from = at
+                return False
+            entries = self._choose(marker, last)
             # No call counts inside thinking, so the parser does not track lines there.
             anywhere = self._lane.closer is not None
             entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
@@ -418,13 +466,14 @@ class Parser(Cursor):
                 entries.append(plan.improvised)
             if entries:
                 self._release(tile_start)
-                self._try(entries, tile_start, at, marker)
+                self._try(entries, tile_start, last, marker)
                 return True
         elif marker in plan.thinking:
             self._drop_marker(at, len(marker))
             self._enter_thinking(plan.thinking[marker])
             return True
         elif marker not in plan.section_ends or self._after_call:
+            self.section = None
             start = tile_start if self._after_call else at
             self._drop_marker(start, at + len(marker) - start)
             return True
@@ -433,6 +482,21 @@ class Parser(Cursor):
         self._scan_from = at + 1
         self._after_call = False
         return True
+
+    def _find_repeated(self, marker: str, at: int) -> int | None:
+        """Return the last of several equal openers in a row; None if more text is needed. The others are residue."""
+        if len(marker) < _SHORTEST_REPEATED or is_word(marker):
+            return at
+        text = self.text
+        for _ in range(_MOST_REPEATED):
+            behind = skip_blanks(text, at + len(marker), at + len(marker) + BLANK_LIMIT).end()  # type: ignore[union-attr]
+            if text.startswith(marker, behind):
+                at = behind
+            elif self.final or not marker.startswith(text[behind : behind + len(marker)]):
+                return at
+            else:
+                return None
+        return at
 
     @property
     def begins_message(self) -> bool:
@@ -448,9 +512,9 @@ class Parser(Cursor):
 
     def _choose(self, marker: str, at: int) -> Sequence[Entry]:
         if self._attempts is not None:
-            return self._plan.openers[marker]  # an explanation lists every entry
+            return self._plan.choose(marker, "", self.section)  # an explanation lists every entry
         behind = skip_blanks(self.text, at + len(marker)).end()  # type: ignore[union-attr]
-        return self._plan.choose(marker, self.text[behind : behind + 1])
+        return self._plan.choose(marker, self.text[behind : behind + 1], self.section)
 
     def _enter_thinking(self, closer: str) -> None:
         self._lane = self._plan.thinking_lane(closer, self._reports_thinking)
@@ -475,6 +539,14 @@ class Parser(Cursor):
             self.position = end
         self._mark = self.position
         self._scan_from = max(self._scan_from, end)
+
+    def _pass_line(self, end: int) -> None:
+        """Move to the start of a line. If the text is complete, what is before it leaves later, in one piece."""
+        if not self.final:
+            self._release(end)
+            return
+        self._line_is_blank = True
+        self._scan_from = end
 
     def _watch_line(self, piece: str) -> None:
         """Track whether the current line, and the message, are still blank."""

@@ -99,19 +99,26 @@ class LineFilter:
         start = _line_start(head)
         assert start is not None
         word, following = start.groups()
-        if lines.open_to_all:
-            return WAKES
-        if not following:
+        if not following and not lines.open_to_all:
             if not word or self._may_begin(word):
                 return WAITS if len(head) <= _LONG else WAKES
-        elif word:
-            if following in "/> \t[:({<=" and self._may_begin(word):
-                return WAKES
-        elif following in lines.first_characters or following in lines.word_starts:
+        elif self.may_gate(head, 0):
             return WAKES
-        elif following > "\u2000" and lines.open_to_names:
-            return WAKES  # a symbol may be the sigil of a call
         return PASSES if self._wakes(head) is None else WAKES
+
+    def may_gate(self, text: str, position: int) -> bool:
+        """Whether something that begins only a line may begin at this line of a text; the line has arrived."""
+        lines = self._lines
+        start = _line_start(text, position)
+        assert start is not None
+        word, following = start.groups()
+        if lines.open_to_all or not following:
+            return True
+        if word:
+            return following in "/> \t[:({<=" and self._may_begin(word)
+        if following in lines.first_characters or following in lines.word_starts:
+            return True
+        return following > "\u2000" and lines.open_to_names  # a symbol may be the sigil of a call
 
     def _may_begin(self, word: str) -> bool:
         lines = self._lines
@@ -277,11 +284,14 @@ class _Compiler:
 class SectionEntry(Entry):
     """The tag before all calls of a reply. It is framing if a call or the closing tag follows, and text otherwise."""
 
-    def __init__(self, row: Format, opener: str, inside: Iterable[str]) -> None:
+    def __init__(self, row: Format, opener: str, entries: tuple[Entry, ...]) -> None:
         self.format = row.name
         self.openers = (opener,)
         self._opener = Markers(self.openers)
-        self._inside = Markers(inside)
+        inside = (first for entry in entries for first in entry.openers if len(first) > 1)
+        self._inside = Markers((*inside, *row.section_ends))
+        self.entries = entries
+        """The readers of its own calls. Other formats may share their openers."""
 
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)
@@ -289,6 +299,7 @@ class SectionEntry(Entry):
         if found is None:
             raise BrokenCall("no call follows the opening tag")
         cursor.drop()
+        cursor.section = self
 
 
 class LexerState:
@@ -330,7 +341,7 @@ class Plan:
         self.line_entries: list[Entry] = []
         self.message_entries: list[Entry] = []
         self._lanes: dict[tuple[str, bool], LexerState] = {}
-        self._choices: dict[tuple[str, str], tuple[Entry, ...]] = {}
+        self._choices: dict[tuple[str, str, str], tuple[Entry, ...]] = {}
         self._add_rows(rows, named=named)
         for entry in entries:
             for opener in entry.openers:
@@ -350,6 +361,8 @@ class Plan:
         self.lines = LineStarts(self.line_entries, words, watched="line" in places)
         symbols = markers - set(words) or {_NO_MARKER}
         self.text = LexerState(symbols, lines=self.lines)
+        self.ungated = LexerState(symbols, lines=LineStarts((), words, watched="line" in places))
+        """The state for text in which no line begins a call without a marker."""
 
     def extend(self, rows: Iterable[Format]) -> Plan:
         """Return this plan with more rows, which the parser tries after its own.
@@ -401,17 +414,23 @@ class Plan:
         if row.section is None or not row.template_is_read:
             return
         self.section_ends.update(row.section_ends)
-        inside = {opener for entry in entries for opener in entry.openers if len(opener) > 1}
         start = row.section[0].strip()
-        for spelling in (start, *row.spellings.get(start, ())) if inside else ():
-            self.openers.setdefault(spelling, []).append(SectionEntry(row, spelling, (*inside, *row.section_ends)))
+        marked = any(len(opener) > 1 for entry in entries for opener in entry.openers)
+        for spelling in (start, *row.spellings.get(start, ())) if marked else ():
+            self.openers.setdefault(spelling, []).append(SectionEntry(row, spelling, entries))
 
-    def choose(self, opener: str, character: str) -> tuple[Entry, ...]:
-        """Return the entries of an opener that can read the character after it; all of them if there is none yet."""
-        key = (opener, character if character in "{[<(" else "n")
+    def choose(self, opener: str, character: str, section: SectionEntry | None = None) -> tuple[Entry, ...]:
+        """Return the entries of an opener that can read the character after it; all of them if there is none yet.
+
+        Inside a section, its own format comes first.
+        """
+        key = (opener, character if character in "{[<(" else "n", section.format if section is not None else "")
         chosen = self._choices.get(key)
         if chosen is None:
-            entries = self.openers.get(opener, ())
+            entries = self.openers.get(opener, [])
+            if section is not None:
+                own = [entry for entry in section.entries if opener in entry.openers]
+                entries = [*own, *(entry for entry in entries if entry not in own)]
             chosen = tuple(entry for entry in entries if not character or key[1] in entry.follows)
             self._choices[key] = chosen
         return chosen

@@ -11,6 +11,7 @@ from typing import Literal as OneOf
 from msgspec import Struct
 
 from dragoman.formats.cursor import Cursor, Reader
+from dragoman.toolset import has_namespace
 
 # --------------------------------------------------------------------------------------------------------------------
 # A template is a call as the model writes it, with holes. This section parses a template into nodes.
@@ -193,6 +194,10 @@ class Entry(ABC):
         """For entries without openers: whether a call may begin at an index; None if more text is needed."""
         return True
 
+    def may_occur(self, text: str) -> bool:
+        """For entries without openers: whether a complete text may contain such a call. False saves all attempts."""
+        return True
+
     @abstractmethod
     def read(self, cursor: Cursor) -> Reader:
         """Read from the opener. Report calls through the cursor, or raise NotACall or BrokenCall."""
@@ -243,13 +248,16 @@ class NamedLine(Entry):
         tools = cursor.tools
         if tools is None:
             return False
-        word = _first_word(cursor.text, at)
-        if word is None or word.end() >= len(cursor.text) or word[0].lower() in self.line_labels:
+        text = cursor.text
+        word = _first_word(text, at)
+        if word is None or word.end() >= len(text) or word[0].lower() in self.line_labels:
             return True
         if tools.may_begin(word[0]):
             return True
-        name = match_name(cursor.text, at) if cursor.begins_message else None
-        return name is not None and (":" in name[0] or tools.find(name[0].removesuffix(".call")) is not None)
+        name = match_name(text, at) if cursor.begins_message else None
+        if name is None or not has_namespace(name[0]):
+            return False
+        return ":" in name[0] or tools.find(name[0].removesuffix(".call")) is not None
 
 
 # --------------------------------------------------------------------------------------------------------------------

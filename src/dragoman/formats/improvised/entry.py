@@ -15,6 +15,24 @@ _nonce_opener = re.compile(r"<tool_call\s+id\s*=").match
 _growing_nonce_opener = re.compile(
     r"<(?:t(?:o(?:o(?:l(?:_(?:c(?:a(?:l(?:l(?:\s+(?:i(?:d\s*)?)?)?)?)?)?)?)?)?)?)?)?\Z"
 ).match
+_GATE = r"[@/!$|｜\[{<]|```|~~~|&[lq#]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
+_gate = re.compile(_GATE).match
+_growing_gate = re.compile(r"(?:`{1,2}|~{1,2}|&|[^\W\d][\w.\-:]{0,200}[ \t]{0,200}(?:to?)?)\Z").match
+_python_list = re.compile(r"\[[^\W\d][\w.\\]*\(").match
+"""Matches the beginning of a list of calls in Python, which other formats read."""
+_marks = re.compile(
+    rf"""</ | \[/ | \|> | ｜> | \n[ \t]*+(?:
+      [@/!$|｜<] | &[lq#] | \{{\{{
+    | \[(?: \[ | [ \t\r\n]+[^\s{{"'\d\-\]] | (?![^\W\d][\w.\\]*\()[^\W\d_] )
+    | (?:`{{3}}|~{{3}})(?!(?:python|py|json|javascript|js|bash|sh|text|xml|html|java|sql|yaml)?[ \t]*\r?(?:\n|\Z))
+    | [\u2000-\U0010ffff]
+    | [^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)
+    | [^\W\d][\w.\-]*+[:/][^\W\d]
+    | (?i:(?:(?:{"|".join(sorted(LABEL_SET, key=len, reverse=True))})\b[ \t]*){{1,3}}[:=\]|>}}"'])
+    )""",
+    re.VERBOSE,
+).search
+"""Finds what makes a call a marked one. Every branch begins with a literal, so that the search is fast."""
 _nonce_end = Markers(["</tool_call>"])
 LONGEST = 262_144
 """The maximal number of characters that the parser holds until the call is read."""
@@ -24,9 +42,7 @@ class Improvised(NamedLine):
     """A call of an offered tool in markup that no format describes. It is read when the reply has ended."""
 
     format = IMPROVISED
-    line_gate = (
-        r"[@/!$|｜\[{<]|```|~~~|&[lq#]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
-    )
+    line_gate = _GATE
     line_characters = "@/!$|｜[<{&`~"
     line_labels = LABEL_SET
 
@@ -40,6 +56,24 @@ class Improvised(NamedLine):
         reader: ImprovisedReader = cursor.improvised
         return reader
 
+    def may_occur(self, text: str) -> bool:
+        return not self._marked_only or text.lstrip()[:1] == '"' or _marks("\n" + text.lstrip()) is not None
+
+    def begins(self, cursor: Cursor, at: int) -> bool | None:
+        if cursor.tools is None or _python_list(cursor.text, at) is not None:
+            return False
+        if not cursor.begins_message and _gate(cursor.text, at) is None:
+            # In a stream, the parser also asks about lines that have not arrived yet.
+            return None if not cursor.final and _growing_gate(cursor.text, at) is not None else False
+        if not cursor.final or cursor.text.startswith("<tool_call", at):
+            return super().begins(cursor, at)
+        # The text is complete, so this decides, without a reader. The cheapest look comes first.
+        reader = self._reader(cursor, cursor.tools)
+        is_first = cursor.begins_message
+        if not reader.may_begin(cursor.text, at, is_first=is_first) or not super().begins(cursor, at):
+            return False
+        return reader.begins(cursor.text, at, final=True, is_first=is_first)
+
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
             raise NotACall("no tools to compare names with")
@@ -47,7 +81,7 @@ class Improvised(NamedLine):
             yield from self._pass_wrapper(cursor)
             return
         reader = self._reader(cursor, cursor.tools)
-        is_first = cursor.begins_message
+        is_first, follows_call = cursor.begins_message, cursor.follows_call
         while (begins := self._begins(reader, cursor, is_first=is_first)) is None:
             yield
         if not begins:
@@ -59,7 +93,7 @@ class Improvised(NamedLine):
                 raise NotACall("the text is too long for a call without a known format")
             yield
         cursor.return_to(mark)
-        calls = reader.read(cursor.text, cursor.position, is_first=is_first)
+        calls = reader.read(cursor.text, cursor.position, is_first=is_first, follows_call=follows_call)
         if not calls:
             raise NotACall("the arguments do not satisfy the schema, or something else is on the lines of the call")
         for call in calls:

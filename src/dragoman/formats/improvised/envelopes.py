@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.improvised.arguments import Arguments, read_closed
-from dragoman.formats.loose.calls import NAME_KEYS, ObjectCall, as_arguments, read_object, read_value
+from dragoman.formats.loose.calls import ARGUMENT_KEYS, NAME_KEYS, ObjectCall, as_arguments, read_object, read_value
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.types import JsonObject, Tool
 
@@ -18,6 +18,13 @@ _MOST_CALLS = 64
 _object_begins = re.compile(r"(?:\[\s*)?\{\s*(?:[\"'“`]|//|/\*|\w)").match
 _object_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*/?)?\Z").match
 _quoted = re.compile(r"""["'“`]([^\W\d][\w.\-:/]{0,99})["'”`]""").finditer
+_name_and_object = re.compile(
+    rf"""\{{\s*(?:["']?(?:{"|".join((*NAME_KEYS, "type"))})["']?\s*[:=]\s*)?
+        ["']([^\W\d][\w.\-:/]{{0,99}})["']\s*[:,=]?\s*
+        (?:["']?(?:{"|".join(ARGUMENT_KEYS)})["']?\s*[:=]?\s*)?(?=\{{)""",
+    re.VERBOSE,
+).match
+_ends_object = re.compile(r"\s*\}").match
 
 
 class Stated(Struct, frozen=True):
@@ -50,11 +57,11 @@ def named_in(text: str, position: int, offered: OfferedNames) -> str:
 def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stated]:
     """Return the calls of the object or list at `position`; empty if not all of it is calls."""
     read = read_closed(text, position)
-    if read is None:
-        return []
-    value, end, repairs = read
-    calls = _calls_of(value, offered, 0)
-    if not calls or len(calls) > _MOST_CALLS:
+    calls = _calls_of(read[0], offered, 0) if read is not None else []
+    if read is None or not calls:
+        return _read_damaged(text, position, offered)
+    _, end, repairs = read
+    if len(calls) > _MOST_CALLS:
         return []
     ends = [end] if len(calls) == 1 else _ends_of(text, position, end, offered)
     if len(ends) != len(calls):
@@ -64,6 +71,19 @@ def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stat
         Stated(call.tool, Arguments(call.arguments, edge, "json", [*repairs, *call.repairs]))
         for call, edge in zip(calls, ends, strict=True)
     ]
+
+
+def _read_damaged(text: str, position: int, offered: OfferedNames) -> list[Stated]:
+    """Read an object that is no JSON, because the key between the name and the arguments, or its colon, is missing."""
+    named = _name_and_object(text, position)
+    tool = offered.find(named[1]) if named is not None else None
+    if named is None or tool is None:
+        return []
+    read = read_closed(text, named.end())
+    ended = _ends_object(text, read[1]) if read is not None else None
+    if read is None or ended is None or not isinstance(read[0], dict):
+        return []
+    return [Stated(tool, Arguments(read[0], ended.end(), "json", [*read[2], "name_before_braces"]))]
 
 
 def _calls_of(value: Any, offered: OfferedNames, depth: int) -> list[ObjectCall]:

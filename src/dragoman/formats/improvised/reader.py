@@ -31,7 +31,7 @@ from dragoman.formats.improvised.arguments import (
     read_after,
 )
 from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
-from dragoman.formats.improvised.source import plain_source
+from dragoman.formats.improvised.source import Sources
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import match_name
 from dragoman.types import Tool
@@ -73,6 +73,8 @@ _named_attribute = re.compile(
 _suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
 _fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*\r?\n").match
 _name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
+_unmarked = re.compile(r"""\{(?!\{)|\[\s*[{"']|(?:\[\s+)?[^\W\d][\w.\-\\]*[ \t]?\(""").match
+"""Matches the beginnings of lines that only a closing tag can make a marked call."""
 _NEUTRAL = "]:=>\"'`,(~|｜"
 _content_tag = re.compile(r"result|response|output|observation|think|thought|reason", re.IGNORECASE).search
 """Matches tags around results and reasoning, in which a call does not count."""
@@ -81,8 +83,6 @@ _LONGEST_LABEL = 60
 _LOOK_AHEAD = 420
 _MOST_TOKENS = 24
 _MOST_WORDS = 3
-_WINDOW = 1200
-"""How much of the text is looked at to find a name."""
 _READ_AGAIN, _FREE = 16, 65_536
 """The budget for failed attempts: a multiple of the length of the text, and as much as short texts never need."""
 
@@ -121,17 +121,19 @@ class _Name(Struct, frozen=True):
 class Work:
     """What failed attempts have cost. An attempt may read up to the end of the text, so their number is limited."""
 
-    __slots__ = ("_failed", "_no_mark", "closers")
+    __slots__ = ("_failed", "_mark", "closers")
 
     def __init__(self) -> None:
         self._failed = 0
-        self._no_mark = False
+        self._mark: int | None = 0  # how far from the end of the text the next closing mark is, if it is still ahead
         self.closers = Closers()
 
     def may_close(self, text: str, position: int) -> bool:
-        """Whether a closing mark follows in a text that is complete. If none does, none follows later either."""
-        self._no_mark = self._no_mark or _closing_mark_after(text, position) is None
-        return not self._no_mark
+        """Whether a closing mark follows in a text that is complete. Every part of the text is searched once."""
+        if self._mark is not None and (not self._mark or len(text) - self._mark < position):
+            found = _closing_mark_after(text, position)
+            self._mark = None if found is None else len(text) - found.start()
+        return self._mark is not None
 
     def charge(self, text: str, position: int) -> None:
         self._failed += len(text) - position
@@ -151,11 +153,12 @@ class ImprovisedReader:
         self._offered = offered
         self._marked_only = marked_only
         self._work = Work()
+        self._sources = Sources()
 
     def begins(self, text: str, at: int, *, final: bool, is_first: bool) -> bool | None:
         """Whether a name and the beginning of its arguments follow; None if more text is needed."""
         try:
-            source = plain_source(text, at, final=final, window=_WINDOW)
+            source = self._sources.find(text, at, final=final)
             if source is None:
                 return None
             name = self._find_name(source.text, source.inner(at), final=final, is_first=is_first)
@@ -166,34 +169,42 @@ class ImprovisedReader:
         # Without markup before the name, only a closing tag makes it a marked call.
         return name.head.marked or not self._marked_only or not final or self._work.may_close(text, at)
 
+    def may_begin(self, text: str, at: int, *, is_first: bool) -> bool:
+        """Whether a line of a complete text may begin a call: a look at its first characters rejects most lines."""
+        character = text[at : at + 1]
+        if character in ("`", "~") and not is_first:
+            fence = _fence(text, at)
+            return fence is not None and (fence[2].lower() in _CALL_LABELS or self._labelled(fence[2]) is not None)
+        return not self._marked_only or _unmarked(text, at) is None or self._work.may_close(text, at)
+
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
         """Return the tool that a line of a complete text seems to call; None if it calls none."""
-        source = plain_source(text, at, final=True, window=_WINDOW)
+        source = self._sources.find(text, at, final=True)
         assert source is not None
         name = self._find_name(source.text, source.inner(at), final=True, is_first=is_first)
         if name is None:
             return None
         return name.tool.name if name.tool is not None else named_in(source.text, name.end, self._offered)
 
-    def read(self, text: str, at: int, *, is_first: bool) -> list[ImprovisedCall]:
+    def read(self, text: str, at: int, *, is_first: bool, follows_call: bool = False) -> list[ImprovisedCall]:
         """Read the calls at `at`, the first character of a line, in a text that is complete; empty if there is none.
 
-        `is_first`: nothing but blanks is before it in the message.
+        `is_first`: nothing but blanks is before it in the message. `follows_call`: another call is directly before it.
         """
         if self._work.is_spent(len(text)):
             return []
-        source = plain_source(text, at, final=True)
+        source = self._sources.find(text, at, final=True)
         assert source is not None
         plain, start = source.text, source.inner(at)
         name = self._find_name(plain, start, final=True, is_first=is_first)
-        calls = [] if name is None else self._read_calls(plain, name)
+        calls = [] if name is None else self._read_calls(plain, name, follows_call)
         if not calls and (name is not None or plain is not text):
             self._work.charge(plain, start)
         for call in calls:
             call.arguments.repairs = source.mend(call.arguments.repairs)
         return [ImprovisedCall(call.name, call.arguments, source.outer(call.end), call.region) for call in calls]
 
-    def _read_calls(self, text: str, name: _Name) -> list[ImprovisedCall]:
+    def _read_calls(self, text: str, name: _Name, follows_call: bool) -> list[ImprovisedCall]:
         stated = self._read_arguments(text, name)
         if not stated:
             return []
@@ -206,8 +217,8 @@ class ImprovisedReader:
         if head.fence and not head.marked and text[end - 1 : end] != head.fence[0]:
             return []  # the fence is open, so the message may go on
         if not head.marked and _closes_call(text, last.end):
-            if text[end:].strip():
-                return []  # without an opener, only the end of the message shows that nothing else was meant
+            if text[end:].strip() and not (follows_call and self._continues(text, end)):
+                return []  # without an opener, only calls around it and the end of the message show what was meant
             head.marked = True
         if not _ends_line(text, end) and not self._continues(text, end):
             return []
@@ -264,14 +275,18 @@ class ImprovisedReader:
         fence = _fence(text, head.position)
         if fence is None or _content_tag(fence[2]) is not None:
             return None
-        label = fence[2].rpartition(":")[2]
-        tool = self._offered.find(label) if label else None
+        tool = self._labelled(fence[2])
         if fence[2].lower() in _CALL_LABELS or tool is not None:
             head.marked = True
         elif not head.marked and (not head.is_first or text[fence.end() : fence.end() + 1] in "<["):
             return None  # the parser reads the markup inside the fence
         head.fence, head.position = fence[1], fence.end()
         return None if tool is None else self._check(text, head, tool, fence.end(), final=final)
+
+    def _labelled(self, label: str) -> Tool | None:
+        """Return the tool that the label of a fence names."""
+        name = label.rpartition(":")[2]
+        return self._offered.find(name) if name and self._offered.may_begin(name) else None
 
     def _take_tag(self, text: str, head: _Head, *, final: bool) -> _Name | None:
         position = head.position
@@ -401,7 +416,7 @@ _closers = re.compile(
     re.VERBOSE,
 ).match
 _setting = re.compile(r"\][ \t]*\r?\n\s*[\w.\-]+[ \t]*[=:]").match
-_closing_mark_after = re.compile(r"</|\[/|[|｜]>").search
+_closing_mark_after = re.compile(r"</|\[/|\|>|｜>").search
 _closing_mark = re.compile(
     rf"\s*(?:</\s?{SIGIL}(?!(?:s|think\w*)\s*>)[^\W\d]|<[|｜]/|<[|｜]?\w*(?:tool|call)\w*[|｜]>|\[/)", re.IGNORECASE
 ).match

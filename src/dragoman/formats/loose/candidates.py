@@ -63,6 +63,10 @@ class OfferedNames:
         """No tools were given: any identifier may be a tool, and only the shape decides."""
         self._seen: dict[str, Tool | None] = {}
 
+    def may_begin(self, word: str) -> bool:
+        """Whether an offered name may begin with this word: cheaper than `find`, for words that are rarely names."""
+        return self.tools is None or self.tools.may_begin(word)
+
     def find(self, written: str) -> Tool | None:
         if written in self._seen:
             return self._seen[written]

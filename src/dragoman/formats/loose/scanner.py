@@ -34,7 +34,7 @@ from dragoman.formats.loose.candidates import (
     OfferedNames,
     Regions,
 )
-from dragoman.toolset import Toolset, fold
+from dragoman.toolset import Toolset
 from dragoman.types import Change, JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -184,13 +184,7 @@ def _mentions(text: str, tools: Toolset | None) -> bool:
     """Whether the text contains an offered name, and a bracket that could contain arguments."""
     if "(" not in text and "{" not in text:
         return False
-    if tools is None:
-        return True
-    names = tools.names
-    if any(name in text for name in names):
-        return True
-    folded = fold(text)
-    return any(fold(name) in folded for name in names)
+    return tools is None or tools.is_mentioned(text)
 
 
 class _Scan:
