@@ -272,6 +272,20 @@ def test_a_large_set_of_tools_is_searched_without_the_client() -> None:
             assert max(sizes) < len(json.dumps(many)) / 2
 
 
+def test_threat_19_an_error_of_an_endpoint_shows_its_key_to_no_client() -> None:
+    key = "sk-endpoint-0123456789abcdef"
+    refusal = Answer(401, {"content-type": "application/json"}, {"error": {"message": f"wrong key {key}"}})
+    with Upstream([refusal] * 9) as upstream:
+        row = f'[endpoints.e]\nurl = "{upstream.url}"\nwire = "openai_chat"\nmodel = "m"\nkey = "{key}"\n'
+        settings = parse_settings(f'{row}[[routes]]\nto = "e"')
+        with run_gateway(lambda transport: Router(settings, transport=transport)) as gateway:
+            for path in PATHS:
+                _, headers, data = send(gateway, "POST", path, {**CHAT, "input": "Go.", "contents": []})
+                report = send(gateway, "GET", "/dragoman/exchanges")[2]
+                assert key not in f"{headers}{data!r}{report!r}", path
+        assert {received.headers["authorization"] for received in upstream.received} == {f"Bearer {key}"}
+
+
 def test_a_leaked_turn_of_the_history_is_sent_as_a_call() -> None:
     leak = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
     messages = [
