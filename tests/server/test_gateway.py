@@ -56,6 +56,7 @@ def two_endpoints(first: Upstream, second: Upstream) -> Any:
     return run_gateway(lambda transport: Router(settings, servers=servers, transport=transport))  # type: ignore[arg-type]
 
 
+PATHS = ("/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat", "/v1beta/models/m:generateContent")
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Go."}]}
 
 
