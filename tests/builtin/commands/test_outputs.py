@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin.commands.witnesses import output_of, run
+from tests.tables import each_row
 
 from dragoman.builtin.commands.bash import MOST_CHARACTERS, Capture, Captured, clean, last_line, make_bash
 
@@ -24,7 +25,7 @@ def capture(raw: bytes, *, pieces: int = 1 << 16, most: int = MOST_CHARACTERS) -
     return taken.finish()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("printed", "shown"),
     [
         ("plain\ttext\n", "plain\ttext\n"),
