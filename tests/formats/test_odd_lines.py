@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.formats.odd_cases import TOOLS, Rows, account, calls_of, tool, write, write_checked
+from tests.tables import each_row
 
 from dragoman.errors import CannotExpress
 from dragoman.formats.catalogue.other_rows import LINE_ROWS
@@ -88,9 +89,7 @@ OFFERED: dict[str, list[tuple[str, list[tuple[str, dict[str, Any]]]]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "calls"), [(name, text, calls) for name, cases in OFFERED.items() for text, calls in cases]
-)
+@each_row(("name", "text", "calls"), [(name, text, calls) for name, cases in OFFERED.items() for text, calls in cases])
 def test_the_spelling_of_an_offered_tool_is_a_call(
     name: str, text: str, calls: list[tuple[str, dict[str, Any]]]
 ) -> None:
