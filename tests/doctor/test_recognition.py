@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 
 from dragoman.doctor.metadata import (
     ListedModel,
@@ -30,7 +31,7 @@ def listed(owner: str = "me", **more: Any) -> dict[str, Any]:
     return {"object": "list", "data": [{"id": "m", "object": "model", "owned_by": owner}], **more}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pages", "provider", "base", "wire", "models"),
     [
         ({"/v1/models": listed("llamacpp"), "/props": PROPS, "/api/tags": TAGS}, "llamacpp", "/v1", "", ["m"]),
@@ -46,7 +47,7 @@ def listed(owner: str = "me", **more: Any) -> dict[str, Any]:
     ],
     ids=["llama.cpp", "ollama", "vllm", "sglang", "other", "anthropic", "no v1", "gemini", "odd pages"],
 )
-@pytest.mark.parametrize("behind", ["", "/", "/v1", "/v1/chat/completions"])
+@each_row("behind", ["", "/", "/v1", "/v1/chat/completions"])
 def test_a_server_is_recognised_by_its_address_alone(
     pages: dict[str, Any], provider: str, base: str, wire: str, models: list[str], behind: str
 ) -> None:
