@@ -45,7 +45,8 @@ def each_row(names: str | Sequence[str], rows: Iterable[Any], *, ids: Names = re
     give each row of the one with each row of the other.
     """
     columns = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
-    table = [_read_row(columns, row, ids) for row in rows]
+    is_value = names == columns[0]  # each row is the value itself
+    table = [_read_row(columns, row, ids, is_value=is_value) for row in rows]
     if not callable(ids):
         table = [_Row(str(name), row.values) for name, row in zip(ids, table, strict=True)]
     assert table, "a table without rows checks nothing"
@@ -74,13 +75,11 @@ def each_row(names: str | Sequence[str], rows: Iterable[Any], *, ids: Names = re
     return fold
 
 
-def _read_row(names: Sequence[str], row: Any, ids: Names) -> _Row:
-    values, name = row, None
+def _read_row(names: Sequence[str], row: Any, ids: Names, *, is_value: bool) -> _Row:
+    values, name = (row,) if is_value else row, None
     if hasattr(row, "marks"):  # a row of `pytest.param`
         assert not row.marks, "a row with a mark needs a test of its own"
-        values, name = (row.values if len(names) > 1 else row.values[0]), row.id
-    if len(names) == 1:
-        values = (values,)
+        values, name = row.values, row.id
     named = dict(zip(names, values, strict=True))
     label = ids if callable(ids) else repr
     return _Row(name or ", ".join(str(label(value))[:_LONGEST_NAME] for value in values), named)
