@@ -18,15 +18,16 @@ help: ## show this list
 demo: $(DEMO_STAMP) ## set up what is needed and answer a few questions with a real model and real tools
 	@$(BIN)/dragoman demo
 
+# Python keeps its bytecode, whatever the environment says: the tests start hundreds of interpreters.
 test: $(STAMP) ## run every test, the same in every run (ARGS= is given to pytest)
 	@scripts/system-parts
-	@PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 # One seed for the examples and for the order of sets, so that it repeats the whole run.
 test-full: $(STAMP) ## run every test, the long ones too, with random examples (SEED= repeats a run)
 	@scripts/system-parts
 	@seed=$(or $(SEED),$$($(BIN)/python -c 'import random; print(random.getrandbits(32))')); \
-	PYTHONHASHSEED=$$seed $(BIN)/python -m pytest -n auto --dist loadgroup -m "full or not full" \
+	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=$$seed $(BIN)/python -m pytest -n auto --dist loadgroup -m "full or not full" \
 		--hypothesis-profile=random --hypothesis-seed=$$seed $(ARGS)
 
 # Not a part of `make test`: it needs five gigabytes of disk, and depends on programs that others change.

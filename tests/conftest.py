@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,17 +21,18 @@ from hypothesis.internal.constants_ast import Constants
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 # By default the examples are the same ones in every run: a change fails for what it changed. `make test-full` searches
-# for new ones with the profile `random`. A deadline per example measures the machine and not the code, so there is
-# none. No profile keeps examples: a failure of one run would change the next.
+# for new ones with the profile `random`, and tries twice as many. A deadline per example measures the machine and not
+# the code, so there is none. No profile keeps examples: a failure of one run would change the next.
 settings.register_profile(
     "fixed",
+    max_examples=50,
     deadline=None,
     derandomize=True,
     database=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("random", settings.get_profile("fixed"), derandomize=False)
+settings.register_profile("random", settings.get_profile("fixed"), derandomize=False, max_examples=100)
 settings.load_profile("fixed")
 
 # Hypothesis also uses the constants of all modules that are loaded. Which ones are loaded depends on the tests that
@@ -65,6 +66,19 @@ def shared_data(root: Path) -> Callable[[str], Path]:
         return path
 
     return find
+
+
+@pytest.fixture(scope="session")
+def shared_script(shared_data: Callable[[str], Path]) -> Callable[[str], ModuleType]:
+    """Load a module of the reference data, and leave no bytecode beside it: the data is for reading."""
+
+    def load(name: str) -> ModuleType:
+        path = shared_data(name)
+        module = ModuleType(path.stem)
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)
+        return module
+
+    return load
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.errors import InvalidTool
@@ -96,8 +97,8 @@ MESSAGES: dict[str, tuple[dict[str, Any], Call, str | None, str]] = {
 }
 
 
-@pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize(("message", "call", "identity", "text"), MESSAGES.values(), ids=MESSAGES)
+@each_row("indent", [None, 2])
+@each_row(("message", "call", "identity", "text"), MESSAGES.values(), ids=MESSAGES)
 def test_a_message(message: dict[str, Any], call: Call, identity: str | None, text: str, indent: int | None) -> None:
     parsed = read(json.dumps(message, indent=indent))
     assert (calls_of(parsed), parsed.text) == ([call], text)
@@ -362,8 +363,8 @@ FOREIGN: list[tuple[str, tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("opener", TAGS)
-@pytest.mark.parametrize(("closer", "repairs"), OWN_AND_CROSSED + FOREIGN)
+@each_row("opener", TAGS)
+@each_row(("closer", "repairs"), OWN_AND_CROSSED + FOREIGN)
 def test_seed_004_every_tag_with_own_crossed_and_foreign_closers(
     opener: str, closer: str, repairs: tuple[str, ...]
 ) -> None:
@@ -379,8 +380,8 @@ def test_seed_004_every_fence_label_with_every_closer(label: str, closer: str) -
     assert (calls_of(parsed), parsed.text, parsed.calls[0].repairs) == ([DATE], "Let me look.\n\nDone.", ())
 
 
-@pytest.mark.parametrize("opener", OPENERS)
-@pytest.mark.parametrize("tail", ["", "\n", "\nDone."])
+@each_row("opener", OPENERS)
+@each_row("tail", ["", "\n", "\nDone."])
 def test_seed_004_complete_json_without_a_closer_is_a_call(opener: str, tail: str) -> None:
     parsed = read(f"Now.\n{opener}{as_json(DATE)}{tail}")
     assert (calls_of(parsed), parsed.text.split()) == ([DATE], ["Now.", *tail.split()])
@@ -396,8 +397,8 @@ def test_seed_004_overruled_json_that_lacks_only_brackets_is_a_call(opener: str,
     assert "closed_wrapper" in parsed.calls[0].repairs
 
 
-@pytest.mark.parametrize("opener", OPENERS)
-@pytest.mark.parametrize("missing", [3, 5, 20])
+@each_row("opener", OPENERS)
+@each_row("missing", [3, 5, 20])
 def test_seed_004_incomplete_json_without_a_closer_is_broken(opener: str, missing: int) -> None:
     cut = opener + as_json(DATE)[:-missing]
     parsed = read(f"Now.\n{cut}")

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import msgspec
 import pytest
+from tests.tables import each_row
 
 from dragoman.agent import audit, redaction
 from dragoman.agent.events import (
@@ -94,9 +95,7 @@ def fill(kind: Any, depth: int = 0) -> Any:
     return SECRET if isinstance(kind, TypeVar) else samples[kind]
 
 
-@pytest.mark.parametrize(
-    "kind", [each for each in EVENTS if each not in redaction.UNCHANGED], ids=lambda each: each.__name__
-)
+@each_row("kind", [each for each in EVENTS if each not in redaction.UNCHANGED], ids=lambda each: each.__name__)
 def test_every_event_type_is_redacted(kind: type) -> None:
     redactor = redaction.EventRedactor(HumanSink([SECRET]))
     shown = [*redactor.show(fill(kind)), *redactor.show(TurnEnded(1, fill(get_type_hints(TurnEnded)["usage"])))]
@@ -107,7 +106,7 @@ def test_every_event_type_is_redacted(kind: type) -> None:
     assert SECRET not in repr(calls)
 
 
-@pytest.mark.parametrize("kind", EVENTS, ids=lambda each: each.__name__)
+@each_row("kind", EVENTS, ids=lambda each: each.__name__)
 def test_the_record_of_an_event_leaves_out_what_only_a_codec_reads(kind: type) -> None:
     hints = get_type_hints(kind)
     call = ToolCall("c1", "bash", {}, extra={"openai_chat": "opaque"})

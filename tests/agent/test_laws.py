@@ -150,7 +150,10 @@ def chances(draw: Any) -> Chance:
 
 
 @given(chances())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=3 * settings().max_examples // 2,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 def test_every_call_is_answered_once_and_the_run_can_be_brought_back_at_every_step(chance: Chance) -> None:
     play = chance.play
     result = play.machine.result

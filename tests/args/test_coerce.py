@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.args.schema_strategies import JSON, SCHEMA_SOUP, fitting
+from tests.tables import each_row
 
 from dragoman.args import coerce, validate
 from dragoman.types import Change
@@ -28,7 +29,7 @@ def changed(value: Any, schema: dict[str, Any]) -> tuple[Any, list[str]]:
     return coerced.value, [change.rule for change in coerced.changes]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "schema", "after", "rules"),
     [
         ("3", INTEGER, 3, ["string_to_integer"]),
@@ -69,7 +70,7 @@ def test_what_the_schema_refuses_is_mended(value: Any, schema: dict[str, Any], a
     assert validate(after, schema) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "schema"),
     [
         pytest.param(3.5, INTEGER, id="a fraction for an integer"),

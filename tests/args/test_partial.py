@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.args.schema_strategies import JSON
+from tests.tables import each_row
 
 from dragoman.args import PartialObject, PartialUpdate
 
@@ -78,7 +79,7 @@ def test_a_key_is_shown_only_with_its_value() -> None:
     assert reader.feed('g": "x') == [PartialUpdate(("long",), "x")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         pytest.param("[1]", {}, id="a list"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.args.tolerant import Repaired, repair
 
@@ -92,7 +93,7 @@ def test_an_object_that_was_cut_is_an_error_unless_the_call_is_complete(value: d
     assert repair(text[:-1]).value == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "text", "value"),
     [
         ("trailing_comma", '{"city": "Paris", "days": 3,}', {"city": "Paris", "days": 3}),

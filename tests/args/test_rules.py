@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,7 +46,8 @@ def test_every_repair_in_the_code_is_listed() -> None:
     found = {
         name: path.name
         for path in SOURCE.rglob("*.py")
-        for name in emitted(ast.parse(path.read_text(encoding="utf-8")))
+        if re.search("repair|rules", source := path.read_text(encoding="utf-8"))  # each way to emit one says so
+        for name in emitted(ast.parse(source))
     }
     assert len(found) > 35
     assert {name: place for name, place in found.items() if name not in REPAIRS} == {}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.args.tolerant import TolerantReader
 from dragoman.args.tolerant_scalars import Unreadable, evaluate
@@ -142,7 +143,7 @@ def test_nesting_is_read_up_to_the_limit_of_the_reader() -> None:
 # ---- dialects --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value", "rules"),
     [
         ("{'city': 'Paris'}", {"city": "Paris"}, ["single_quotes"]),
@@ -286,7 +287,7 @@ def arguments(text: str) -> tuple[list[Any], dict[str, Any], list[str]]:
     return positional, keywords, reader.rules
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "keywords", "rules"),
     [
         (")", {}, []),

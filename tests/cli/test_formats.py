@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.cli.formats import EXAMPLE_CALLS, rows
@@ -31,7 +31,7 @@ def test_one_format_shows_its_template_and_an_example(dragoman) -> None:
     assert '"name": "get_weather"' in out.split("\nExample\n")[1]
 
 
-@pytest.mark.parametrize("name", [row.name for row in rows()])
+@each_row("name", [row.name for row in rows()])
 def test_every_example_reads_back_as_the_same_calls(dragoman, name: str) -> None:
     data = dragoman("formats", name, "--json").data
     assert data["name"] == name

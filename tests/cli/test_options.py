@@ -7,6 +7,7 @@ from typing import Annotated
 
 import pytest
 import typer
+from tests.tables import each_row
 
 from dragoman import cli
 from dragoman.cli.app import COMMANDS
@@ -19,7 +20,7 @@ from dragoman.sandbox import BoxLimits, share_of_memory
 _SOURCES = "".join(path.read_text() for path in Path(cli.__path__[0]).glob("*.py"))
 
 
-@pytest.mark.parametrize("name", RunOptions.__struct_fields__)
+@each_row("name", RunOptions.__struct_fields__)
 def test_every_option_is_a_setting_or_is_read(name: str) -> None:
     assert name in SETTINGS or f"limits.{name}" in SETTINGS or f"options.{name}" in _SOURCES
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.tables import each_row
 
 from dragoman.providers.registry import quirk_meanings, shipped
 
@@ -72,7 +73,7 @@ def test_filters(dragoman, options: list[str], expected: set[str]) -> None:
     assert all(f"\n{name} " in table for name in expected)
 
 
-@pytest.mark.parametrize("name", [row.name for row in ROWS])
+@each_row("name", [row.name for row in ROWS])
 def test_every_provider_is_explained_in_full(dragoman, name: str) -> None:
     done = dragoman("providers", name)
     row = shipped().get(name)

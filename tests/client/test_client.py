@@ -23,6 +23,7 @@ from tests.client.servers import (
     serve,
     silent,
 )
+from tests.tables import each_row
 
 from dragoman import providers
 from dragoman.client.client import Client
@@ -256,7 +257,7 @@ def test_faults_of_the_connection_become_failures(handler: Any, kind: str, code:
     assert (failure.kind, failure.code) == (kind, code)
 
 
-@pytest.mark.parametrize("place", range(0, len(STREAM), 7))
+@each_row("place", range(0, len(STREAM), 7))
 def test_a_stream_cut_anywhere_keeps_its_words_and_says_so(place: int) -> None:
     """Faults 4 and 5, on a real connection: after the last frame nothing is missing."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9999\r\n\r\n"

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 
 from dragoman.client.api import ask, stream
 from dragoman.errors import ChoiceIgnored
@@ -53,8 +54,8 @@ def both(said: Any, *, native: bool = True) -> tuple[Reply, list[Event]]:
     return ask(scripts[0].endpoint(), FETCHED, **first), list(stream(scripts[1].endpoint(), FETCHED, **second))
 
 
-@pytest.mark.parametrize("native", [True, False], ids=["native", "text"])
-@pytest.mark.parametrize("case", CASES)
+@each_row("native", [True, False], ids=["native", "text"])
+@each_row("case", CASES)
 def test_the_fold_of_a_stream_is_the_reply(case: str, native: bool) -> None:
     said, count = CASES[case]
     reply, events = both(said, native=native)

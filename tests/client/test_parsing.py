@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.client.http.parser import END, Head, Limits, ResponseParser
 from dragoman.client.transport import TransportFault
@@ -124,7 +125,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@each_row("name", BROKEN)
 def test_what_is_no_http_is_refused_in_any_split(name: str) -> None:
     data, words = BROKEN[name]
     for pieces in ([data], [data[i : i + 1] for i in range(len(data))]):
@@ -147,8 +148,8 @@ CODINGS = (
 )
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "CONNECT"])
-@pytest.mark.parametrize("status", [100, 103, 200, 204, 206, 304, 302, 404, 500])
+@each_row("method", ["GET", "POST", "HEAD", "CONNECT"])
+@each_row("status", [100, 103, 200, 204, 206, 304, 302, 404, 500])
 def test_a_length_and_a_transfer_encoding_together_are_refused(method: str, status: int) -> None:
     for length in LENGTHS:
         for coding in CODINGS:
@@ -161,7 +162,7 @@ def test_a_length_and_a_transfer_encoding_together_are_refused(method: str, stat
                     assert not parser.keeps
 
 
-@pytest.mark.parametrize(
+@each_row(
     "head",
     [
         "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from tests.tables import each_row
 
 from dragoman import extract
 from dragoman.extraction import ConversationContext
@@ -60,8 +61,8 @@ def work(reply: str, contents: list[str]) -> int:
     return context.echoes.work
 
 
-@pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("reply", REPLIES)
+@each_row("content", CONTENTS)
 def test_the_work_for_a_reply_is_linear(reply: str, content: str) -> None:
     sizes = (4_000, 16_000)
     spent = [work(REPLIES[reply](size), CONTENTS[content](size)) for size in sizes]

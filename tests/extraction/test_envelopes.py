@@ -120,7 +120,7 @@ RESULTS = st.lists(
 
 
 @given(RESULTS)
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 def test_whatever_results_hold_comes_back_to_the_byte(results: list[ToolResult]) -> None:
     contents = [result.content for result in results if isinstance(result.content, str)]
     boundary = choose_boundary([B, "second-one", "third-one9", "0123456789"], contents)

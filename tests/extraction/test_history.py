@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.formats.strategies import NAMES, PLAIN, TOOLS
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.errors import ConfigError
@@ -194,8 +195,8 @@ SPOKEN = {
 }
 
 
-@pytest.mark.parametrize("format", NAMES)
-@pytest.mark.parametrize("said", SPOKEN.values(), ids=SPOKEN)
+@each_row("format", NAMES)
+@each_row("said", SPOKEN.values(), ids=SPOKEN)
 def test_what_was_said_is_never_read_as_a_call(said: str, format: str) -> None:
     rendered = render([assistant(said)], format, tools=TOOLS)
     assert not [loss for loss in rendered.losses if "no format" in loss.detail]
@@ -308,7 +309,7 @@ def check_round_trip(conversation: list[Message], format: str, tools: Any) -> No
     assert account(read) == account(conversation)
 
 
-@pytest.mark.parametrize("format", NAMES)
+@each_row("format", NAMES)
 def test_every_call_and_result_is_kept_whatever_bytes_a_result_holds(format: str) -> None:
     @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
     @given(conversations(), st.sampled_from([TOOLS, None]))
@@ -318,7 +319,7 @@ def test_every_call_and_result_is_kept_whatever_bytes_a_result_holds(format: str
     law()
 
 
-@pytest.mark.parametrize("format", NAMES)
+@each_row("format", NAMES)
 def test_every_control_string_in_a_result_is_kept(format: str) -> None:
     content = "\n".join([*sorted(control_strings()), *BOUNDARIES[:2]])
     conversation = [

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 import dragoman
 from dragoman.errors import ConfigError
@@ -100,9 +101,9 @@ def test_every_verdict_but_allow_has_its_reason(situation: Situation) -> None:
 # ---- the rule is written once ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("tool", [PLAIN, READING, EXEC], ids=lambda tool: tool.name)
-@pytest.mark.parametrize("level", ["T4", "T3", "T2", "T1"])
+@each_row("profile", PROFILES)
+@each_row("tool", [PLAIN, READING, EXEC], ids=lambda tool: tool.name)
+@each_row("level", ["T4", "T3", "T2", "T1"])
 def test_the_policy_asks_exactly_where_the_trust_rule_does(level: Any, tool: Tool, profile: str) -> None:
     judged = decide(Situation(level, tool), PROFILES[profile])
     call = ToolCall("c1", tool.name, {}, provenance=Provenance(level=level, verdict=judged.verdict))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from time import process_time
 
 import pytest
+from tests.tables import each_row
 
 from dragoman import Extraction, extract, extractor, formats
 from dragoman.extraction.regions import Regions
@@ -89,8 +90,8 @@ def stream(text: str, size: int) -> Extraction:
     return stage.extraction
 
 
-@pytest.mark.parametrize("trust", ["default", "compat"])
-@pytest.mark.parametrize("place", PLACES)
+@each_row("trust", ["default", "compat"])
+@each_row("place", PLACES)
 def test_a_call_that_is_only_shown_does_not_count_in_any_format(place: str, trust: str) -> None:
     ran = {}
     for format in FORMATS:
@@ -106,7 +107,7 @@ def is_loose(place: str, format: str) -> bool:
     return "fence" in place or ("code span" in place and format in OWN_FENCES)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@each_row("place", PLACES)
 def test_a_streamed_reply_has_the_same_regions(place: str) -> None:
     for format in FORMATS[::4]:
         text = PLACES[place](formats.render([CALL], format))
@@ -154,8 +155,8 @@ WHOLE: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("place", WHOLE)
-@pytest.mark.parametrize("format", ["hermes", "anthropic_xml", "qwen3_coder"])
+@each_row("place", WHOLE)
+@each_row("format", ["hermes", "anthropic_xml", "qwen3_coder"])
 def test_a_weak_model_may_put_its_call_into_code(place: str, format: str) -> None:
     text = WHOLE[place](flat(formats.render([CALL], format)))
     assert [call.name for call in extract(text, tools=[TOOL]).calls] == ["send_note"]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.formats.strategies import NAMES
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.extraction.control_tokens import (
@@ -76,7 +77,7 @@ def test_the_shapes_of_control_tokens_are_known() -> None:
     assert [text for text in texts if mend_tokens(break_tokens(text).text) != text] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_a_family_breaks_up_what_its_own_format_writes(name: str) -> None:
     written = formats.render([("get_weather", {"city": "Oslo"})], name)
     marked = any(token in written for token in control_strings(name))
@@ -173,7 +174,7 @@ TEXTS = st.lists(PIECES, max_size=12).map("".join)
 @example("<fade⧽")
 @example("⧼5b⧽INST]")
 @example("<⧼")
-@settings(max_examples=400)
+@settings(max_examples=4 * settings().max_examples)
 def test_every_text_comes_back_to_the_byte_and_holds_no_control_string(text: str) -> None:
     for broken in (break_tokens(text).text, break_tokens(text, "hermes").text, break_everything(text)):
         assert mend_tokens(broken) == text
@@ -181,7 +182,7 @@ def test_every_text_comes_back_to_the_byte_and_holds_no_control_string(text: str
 
 
 @given(st.text(st.sampled_from("⧼⧽5bc3<[＜tfade\u200b"), max_size=20))
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 def test_marks_in_a_text_are_never_mistaken_for_ours(text: str) -> None:
     assert mend_tokens(break_tokens(text).text) == text
     assert mend_tokens(break_everything(text)) == text

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 
 from dragoman import Extraction, Message, Text, Tool, ToolCall, ToolResult, extract
 
@@ -47,8 +48,8 @@ SMUGGLED = {
 }
 
 
-@pytest.mark.parametrize("trust", ["strict", "default", "compat"])
-@pytest.mark.parametrize("style", SMUGGLED)
+@each_row("trust", ["strict", "default", "compat"])
+@each_row("style", SMUGGLED)
 def test_a_call_that_stands_in_a_result_is_refused(style: str, trust: str) -> None:
     conversation = after(f"Welcome! {write(EVIL)} Thanks for reading.")
     found = extract(SMUGGLED[style], tools=TOOLS, trust=trust, conversation=conversation)

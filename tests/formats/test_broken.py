@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+from functools import cache
+
 from tests.formats.strategies import NAMES, PLAIN, TOOLS, try_render
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.events import CallBroken
@@ -34,6 +36,7 @@ MALFORMED = {
 """Calls whose content is malformed, and which are closed or complete."""
 
 
+@cache
 def _cuts(name: str) -> list[tuple[str, CallBroken]]:
     """Every broken call that a cut produces, with the text before the cut."""
     texts = [text for calls in PLAIN.values() if (text := try_render(calls, name)) is not None]
@@ -41,12 +44,12 @@ def _cuts(name: str) -> list[tuple[str, CallBroken]]:
     return [(text, broken) for text in places for broken in formats.parse(text, name, TOOLS).broken]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_a_call_that_the_end_of_the_text_breaks_is_cut(name: str) -> None:
     assert [(text, broken.why) for text, broken in _cuts(name) if not broken.is_cut] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_a_cut_is_noticed_however_the_text_arrives(name: str) -> None:
     for text, broken in _cuts(name)[::7]:
         parser = formats.parser(name, TOOLS)
@@ -54,8 +57,8 @@ def test_a_cut_is_noticed_however_the_text_arrives(name: str) -> None:
         assert [event.is_cut for event in events if isinstance(event, CallBroken)][-1:] == [broken.is_cut], text
 
 
-@pytest.mark.parametrize("rest", ["", "\n", " And so on.\n"], ids=repr)
-@pytest.mark.parametrize("case", MALFORMED)
+@each_row("rest", ["", "\n", " And so on.\n"])
+@each_row("case", MALFORMED)
 def test_a_call_that_is_malformed_is_not_cut(case: str, rest: str) -> None:
     text = MALFORMED[case] + rest
     for pieces in ([text], list(text)):
@@ -72,6 +75,6 @@ def test_a_stray_send_tag_makes_a_call_malformed_and_not_truncated() -> None:
     assert read_broken(broken).kind == "malformed"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_a_cut_call_is_reported_as_truncated(name: str) -> None:
     assert {read_broken(broken).kind for _, broken in _cuts(name)} <= {"truncated"}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,12 +13,8 @@ from dragoman import formats
 
 
 @pytest.fixture(scope="module")
-def figures(shared_data: Callable[[str], Path]) -> dict[str, Any]:
-    spec = importlib.util.spec_from_file_location("score_corpus", shared_data("score_corpus.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    scorer = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(scorer)
+def figures(shared_data: Callable[[str], Path], shared_script: Callable[[str], ModuleType]) -> dict[str, Any]:
+    scorer = shared_script("score_corpus.py")
 
     def extract(text: str, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
         calls = formats.parse(text, tools=tools, loose=True).calls

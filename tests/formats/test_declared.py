@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.errors import CannotExpress, ConfigError
@@ -404,7 +405,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_what_cannot_be_expressed_is_refused_by_its_place(name: str) -> None:
     declaration, path = REFUSED[name]
     with pytest.raises(ConfigError) as refusal:

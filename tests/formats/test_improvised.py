@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.formats import work
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.events import CallBroken, CallEnded, CallRefused, MarkerDropped, TextDelta, ThinkingDelta
@@ -85,7 +86,7 @@ def calls_of(parsed: formats.Parsed) -> list[tuple[str, dict[str, Any]]]:
     return [(call.name, call.arguments) for call in parsed.calls]
 
 
-@pytest.mark.parametrize("text", MARKED)
+@each_row("text", MARKED)
 def test_a_marked_call_alone_on_its_lines_is_read(text: str) -> None:
     for before, after in itertools.product(("", "I will look it up.\n\n"), ("", "\n")):
         parsed = read(before + text + after)
@@ -94,17 +95,17 @@ def test_a_marked_call_alone_on_its_lines_is_read(text: str) -> None:
         assert {call.provenance.region for call in parsed.calls if call.provenance} <= {"marked", "answer"}
 
 
-@pytest.mark.parametrize("text", MARKED)
+@each_row("text", MARKED)
 def test_loose_mode_reads_what_auto_reads(text: str) -> None:
     assert calls_of(read("Soon.\n" + text, loose=True)) == [("find_ship", ARGUMENTS)]
 
 
-@pytest.mark.parametrize("text", MARKED)
+@each_row("text", MARKED)
 def test_a_marked_call_with_words_on_its_line_is_text(text: str) -> None:
     assert calls_of(read(f"We could write {text} here.")) == []
 
 
-@pytest.mark.parametrize("text", MARKED)
+@each_row("text", MARKED)
 def test_a_call_of_another_tool_is_text(text: str) -> None:
     other = text.replace("find_ship", "find_boat")
     assert [call for call in read(other).calls if call.known_tool] == []
@@ -310,7 +311,7 @@ def counting() -> Iterator[Any]:
 @pytest.mark.parametrize("bit", HOSTILE, ids=repr)
 def test_twice_the_text_is_about_twice_the_work(bit: str, counting: Any) -> None:
     tools = counting.parser(tools=list(TOOLS)).tools
-    measured = [work.work_of(lambda: counting.parser(tools=tools), [bit * count]) for count in (600, 1200)]
+    measured = [work.work_of(lambda: counting.parser(tools=tools), [bit * count]) for count in (200, 400)]
     assert measured[1].calls <= 2.6 * measured[0].calls + 2_500
     assert measured[1].looked_at <= 2.6 * measured[0].looked_at + 200_000
 

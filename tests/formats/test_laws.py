@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.formats import strategies
 from tests.formats.strategies import NAMES, PLAIN, TOOLS, Call
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.events import (
@@ -43,7 +44,7 @@ every_way = pytest.mark.parametrize("way", WAYS)
 _BASE = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-SOME = settings(_BASE, max_examples=20)
+SOME = settings(_BASE, max_examples=12)
 MANY = settings(_BASE, max_examples=1_000)
 # One of many examples that fails is made smaller for up to five minutes.
 SEARCH_LIMIT = 600
@@ -213,22 +214,22 @@ def test_formats_that_write_json_carry_every_value(name: str) -> None:
     hold(law, SOME)
 
 
-@pytest.mark.parametrize("values", PLAIN)
-@every_format
+@each_row("values", PLAIN)
+@each_row("name", NAMES)
 def test_ordinary_calls_are_never_refused(name: str, values: str) -> None:
     calls = PLAIN[values]
     check_round_trip(calls, formats.render(calls, name), name)
 
 
-@pytest.mark.parametrize("values", PLAIN)
-@every_format
+@each_row("values", PLAIN)
+@each_row("name", NAMES)
 def test_auto_reads_what_every_format_writes(name: str, values: str) -> None:
     calls = PLAIN[values]
     check_round_trip(calls, formats.render(calls, name), "auto")
 
 
-@pytest.mark.parametrize("values", [values for values in PLAIN if values not in ("code", "web page")])
-@every_format
+@each_row("values", [values for values in PLAIN if values not in ("code", "web page")])
+@each_row("name", NAMES)
 def test_windows_line_ends_between_the_parts_change_no_value(name: str, values: str) -> None:
     calls = PLAIN[values]
     text = formats.render(calls, name).replace("\n", "\r\n")
@@ -261,7 +262,7 @@ def test_one_line_end_is_framing_on_each_side_of_a_value(value: str, read: str) 
         check_pieces(text, way, [text[start : start + 5] for start in range(0, len(text), 5)], TOOLS)
 
 
-@every_format
+@each_row("name", NAMES)
 def test_prose_around_calls_is_the_text(name: str) -> None:
     if not strategies.has_openers(get(name)):
         return

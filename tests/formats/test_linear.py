@@ -109,7 +109,7 @@ def test_work_grows_with_the_text_and_no_faster(way: str, counting: Any) -> None
         piece = 7 * ((turn + number) % 2)
         # A reader that looks ahead up to its limit, at most 600 characters, looks ahead less at the end of the text.
         # In a short text that is much of it, so growth that is found there has to be found in a longer one as well.
-        if check_growth(counting, way, make, 2_000, piece) and (
+        if check_growth(counting, way, make, 1_000, piece) and (
             faster := check_growth(counting, way, make, 8_000, piece)
         ):
             found[what] = faster

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.formats.loose import Found, find_calls
 from dragoman.toolset import Toolset
@@ -133,17 +134,15 @@ SHAPES: dict[str, tuple[str, str, list[tuple[str, dict[str, Any]]]]] = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_row("shape", SHAPES)
 def test_a_shape_is_read_and_its_region_named(shape: str) -> None:
     text, region, expected = SHAPES[shape]
     assert calls(text) == expected
     assert set(regions(text)) == {region}
 
 
-@pytest.mark.parametrize("name_key", ["name", "function", "tool", "tool_name", "action", "function_name", "tool_call"])
-@pytest.mark.parametrize(
-    "argument_key", ["arguments", "parameters", "args", "input", "tool_input", "params", "action_input"]
-)
+@each_row("name_key", ["name", "function", "tool", "tool_name", "action", "function_name", "tool_call"])
+@each_row("argument_key", ["arguments", "parameters", "args", "input", "tool_input", "params", "action_input"])
 def test_every_pair_of_keys_states_a_call(name_key: str, argument_key: str) -> None:
     assert calls(f'{{"{name_key}": "get_weather", "{argument_key}": {{"city": "Paris"}}}}') == [PARIS]
 
@@ -184,7 +183,7 @@ NON_CALLS: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("case", NON_CALLS)
+@each_row("case", NON_CALLS)
 def test_what_only_looks_like_a_call_is_none(case: str) -> None:
     assert calls(NON_CALLS[case]) == []
 

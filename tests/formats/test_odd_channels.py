@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.formats.odd_cases import TOOLS, Rows, account, calls_of, write, write_checked
+from tests.tables import each_row
 
 from dragoman.errors import CannotExpress
 from dragoman.formats.catalogue.other_rows import CHANNEL_ROWS
@@ -43,8 +44,8 @@ HEADERS = {
 }
 
 
-@pytest.mark.parametrize("closer", ["<|call|>", "<|end|>", "<|return|>"])
-@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+@each_row("closer", ["<|call|>", "<|end|>", "<|return|>"])
+@each_row("header", HEADERS.values(), ids=HEADERS)
 def test_a_drifting_header_still_names_the_tool(header: str, closer: str) -> None:
     parsed = CHANNELS.read("harmony", header + '{"query": "x"}' + closer)
     assert (calls_of(parsed), parsed.text.strip(), parsed.broken) == (SEARCH, "", [])

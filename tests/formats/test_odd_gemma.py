@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.formats.odd_cases import write
+from tests.tables import each_row
 
 from dragoman.errors import CannotExpress
 from dragoman.events import ArgumentsDelta
@@ -103,16 +104,16 @@ BROKEN = [
 SAMPLES = [text for text, *_ in [*VALUES, *REPAIRED]] + BROKEN
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("body", "arguments"), VALUES)
+@each_row("name", NAMES)
+@each_row(("body", "arguments"), VALUES)
 def test_values_are_read(name: str, body: str, arguments: dict[str, Any]) -> None:
     parsed = read(name, "Hi " + spell(name, body) + " there")
     assert [(call.name, call.arguments, call.repairs) for call in parsed.calls] == [("search", arguments, ())]
     assert parsed.text == "Hi  there"
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("body", "arguments", "rule"), REPAIRED)
+@each_row("name", NAMES)
+@each_row(("body", "arguments", "rule"), REPAIRED)
 def test_missing_delimiters_are_added_and_named(name: str, body: str, arguments: dict[str, Any], rule: str) -> None:
     (call,) = read(name, spell(name, body)).calls
     quote = FRAME[name][2]
@@ -179,8 +180,8 @@ def test_a_call_that_is_cut_off_is_never_complete(name: str) -> None:
         assert [call for call in read(name, text[:cut]).calls if "closed_wrapper" not in call.repairs] == [], cut
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("body", SAMPLES)
+@each_row("name", NAMES)
+@each_row("body", SAMPLES)
 def test_any_two_pieces_give_the_same(name: str, body: str) -> None:
     text = "a" + spell(name, body) + "z"
     whole = read(name, text)

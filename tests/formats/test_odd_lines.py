@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.formats.odd_cases import TOOLS, Rows, account, calls_of, tool, write, write_checked
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.errors import CannotExpress
@@ -96,9 +97,7 @@ def test_what_a_model_observes_after_its_own_action_is_invented() -> None:
     assert parsed.text.split("\n") == ["", "Thought: so be it", "Final Answer: 5"]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "calls"), [(name, text, calls) for name, cases in OFFERED.items() for text, calls in cases]
-)
+@each_row(("name", "text", "calls"), [(name, text, calls) for name, cases in OFFERED.items() for text, calls in cases])
 def test_the_spelling_of_an_offered_tool_is_a_call(
     name: str, text: str, calls: list[tuple[str, dict[str, Any]]]
 ) -> None:

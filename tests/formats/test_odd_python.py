@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.formats.odd_cases import write
+from tests.tables import each_row
 
 from dragoman.errors import CannotExpress
 from dragoman.events import ArgumentsDelta, CallEnded
@@ -161,7 +162,7 @@ REPAIRED = [
 SAMPLES = sorted({(name, text) for name, text, *_ in [*READ, *TEXT, *BROKEN, *REPAIRED]})
 
 
-@pytest.mark.parametrize(("name", "text", "calls", "rest"), READ)
+@each_row(("name", "text", "calls", "rest"), READ)
 def test_calls_are_read(name: str, text: str, calls: Calls, rest: str) -> None:
     parsed = read(name, text)
     assert (calls_of(parsed), parsed.text, parsed.broken) == (calls, rest, [])
@@ -227,7 +228,7 @@ def test_deep_nesting_is_refused_and_does_not_raise() -> None:
     assert calls_of(parsed) == []
 
 
-@pytest.mark.parametrize(("name", "text"), SAMPLES)
+@each_row(("name", "text"), SAMPLES)
 def test_any_two_pieces_give_the_same(name: str, text: str) -> None:
     whole = read(name, text)
     assert received(whole) == text
@@ -238,8 +239,8 @@ def test_any_two_pieces_give_the_same(name: str, text: str) -> None:
         assert received(parsed) == text
 
 
-@pytest.mark.parametrize("size", [1, 3, 4])
-@pytest.mark.parametrize(("name", "text"), SAMPLES)
+@each_row("size", [1, 3, 4])
+@each_row(("name", "text"), SAMPLES)
 def test_small_pieces_give_the_same(name: str, text: str, size: int) -> None:
     assert outcome(read(name, text, size=size)) == outcome(read(name, text))
 

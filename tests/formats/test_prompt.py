@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.formats.strategies import NAMES
+from tests.tables import each_row
 
 import dragoman
 from dragoman import formats
@@ -125,8 +126,8 @@ def test_compact_shows_as_many_values_of_an_enumeration_as_fit() -> None:
 # ---- the example -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", SETTINGS)
-@pytest.mark.parametrize("format", NAMES)
+@each_row("way", SETTINGS)
+@each_row("format", NAMES)
 def test_every_format_is_taught_by_a_call_that_it_reads(format: str, way: str) -> None:
     written = formats.instructions([SHELL, SEARCH], format, **SETTINGS[way])
     row: Any = formats.nonce_format("k7Qx2mPz") if way == "nonce" else format
@@ -212,7 +213,6 @@ def tools(draw: st.DrawFn) -> Tool:
 
 
 @given(st.lists(tools(), max_size=12), st.sampled_from(["fenced", "hermes"]))
-@settings(max_examples=100)
 def test_compact_takes_at_most_four_fifths_of_the_full_text(offered: list[Tool], format: str) -> None:
     compact, full = (len(formats.instructions(offered, format, flag).encode()) for flag in (True, False))
     assert compact <= 0.8 * full

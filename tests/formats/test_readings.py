@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.formats.odd_cases import account, tool
+from tests.tables import each_row
 
 from dragoman import extract, formats
 from dragoman.formats import Parsed, thinking
@@ -85,16 +86,16 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize("body", READABLE.values(), ids=READABLE)
-@pytest.mark.parametrize("name", JSON_WRAPPERS)
+@each_row("body", READABLE.values(), ids=READABLE)
+@each_row("name", JSON_WRAPPERS)
 def test_arguments_are_read_under_any_key_that_states_them(name: str, body: str) -> None:
     text = JSON_WRAPPERS[name].replace("{}", body)
     for reader in (name, "auto"):
         assert calls_of(read(text, reader)) == [("move", {"x": 1})], reader
 
 
-@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
-@pytest.mark.parametrize("name", JSON_WRAPPERS)
+@each_row("body", UNREADABLE.values(), ids=UNREADABLE)
+@each_row("name", JSON_WRAPPERS)
 def test_members_that_are_not_understood_never_become_empty_arguments(name: str, body: str) -> None:
     text = JSON_WRAPPERS[name].replace("{}", body)
     for reader in (name, "auto"):
@@ -191,8 +192,8 @@ def test_a_value_never_contains_its_own_closer(name: str) -> None:
                 assert call.repairs, damage
 
 
-@pytest.mark.parametrize("name", [name for name in TAGGED if name != "xml_elements"])
-@pytest.mark.parametrize("wrong", ["</to>", "</door>", "</x:y>"])
+@each_row("name", [name for name in TAGGED if name != "xml_elements"])
+@each_row("wrong", ["</to>", "</door>", "</x:y>"])
 def test_the_closer_of_another_element_is_no_part_of_a_value(name: str, wrong: str) -> None:
     closer = closer_of(name)
     right = write_tagged(name, "bo", "Hi")
@@ -223,8 +224,8 @@ def test_entities_in_an_escaped_text_are_decoded_with_a_named_repair(name: str) 
         assert parsed.calls[0].repairs == ("decoded_entities",)
 
 
-@pytest.mark.parametrize("name", TAGGED)
-@pytest.mark.parametrize("text", NOT_ESCAPED)
+@each_row("name", TAGGED)
+@each_row("text", NOT_ESCAPED)
 def test_a_text_that_was_not_escaped_stays_as_it_is(name: str, text: str) -> None:
     parsed = read(write_tagged(name, "bo", text), name)
     assert [call.arguments["body"] for call in parsed.calls] == [text]
@@ -282,8 +283,8 @@ def test_other_attributes_never_become_a_part_of_a_key(name: str, plain: str, wr
         assert calls_of(parsed) == [("send", {"to": "bo", "body": "Hi"})], reader
 
 
-@pytest.mark.parametrize("name", TAGGED)
-@pytest.mark.parametrize("key", ['to" x', "t<o", "t\no", "to'x"])
+@each_row("name", TAGGED)
+@each_row("key", ['to" x', "t<o", "t\no", "to'x"])
 def test_a_key_holds_no_quote_bracket_or_line_break(name: str, key: str) -> None:
     text = write_tagged(name, "bo", "Hi")
     for written in (f"={key}>", f'="{key}">', f">{key}</arg_key>"):
@@ -338,8 +339,8 @@ CUTS = {
 }
 
 
-@pytest.mark.parametrize(("body", "is_call"), CUTS.values(), ids=CUTS)
-@pytest.mark.parametrize("name", JSON_WRAPPERS)
+@each_row(("body", "is_call"), CUTS.values(), ids=CUTS)
+@each_row("name", JSON_WRAPPERS)
 def test_brackets_are_added_at_the_end_and_values_never(name: str, body: str, is_call: bool) -> None:
     text = JSON_WRAPPERS[name].partition("{}")[0] + body
     parsed = read(text, name)
@@ -368,7 +369,7 @@ def test_all_calls_of_a_list_without_its_bracket_are_read(name: str) -> None:
     assert all(call.provenance.span[0] < call.provenance.span[1] for call in parsed.calls if call.provenance)
 
 
-@pytest.mark.parametrize("name", [*TAGGED, *JSON_WRAPPERS])
+@each_row("name", [*TAGGED, *JSON_WRAPPERS])
 def test_no_call_of_a_reply_that_was_cut_off_gets_an_end(name: str) -> None:
     body = '{"name": "send", "arguments": {"to": "bo", "body": "Hi"}}'
     text = write_tagged(name, "bo", "Hi") if name in TAGGED else JSON_WRAPPERS[name].replace("{}", body)
@@ -416,8 +417,8 @@ def test_several_calls_of_a_message_have_one_verdict_and_a_span_each(text: str) 
         assert [call.name for call in extract(written, tools=TOOLS, trust="compat").calls] == ["ping", "move"]
 
 
-@pytest.mark.parametrize("text", SEVERAL.values(), ids=SEVERAL)
-@pytest.mark.parametrize("more", [" is how you would call it.", "\n\nThis is an example.", " or {}"])
+@each_row("text", SEVERAL.values(), ids=SEVERAL)
+@each_row("more", [" is how you would call it.", "\n\nThis is an example.", " or {}"])
 def test_no_call_of_a_list_counts_if_the_message_goes_on(text: str, more: str) -> None:
     if text.startswith("[ping"):
         more = more.replace("\n", " ")  # a list in Python may stand between paragraphs
@@ -464,8 +465,8 @@ INPUTS: dict[str, Calls] = {
 }
 
 
-@pytest.mark.parametrize("text", INPUTS)
-@pytest.mark.parametrize("label", ["{}:", "**{}:**", "**{}**:"])
+@each_row("text", INPUTS)
+@each_row("label", ["{}:", "**{}:**", "**{}**:"])
 def test_the_input_of_an_action_is_decoded_or_broken(text: str, label: str) -> None:
     for lower in (False, True):
         action, given = label.format("Action"), label.format("Action Input")
@@ -657,7 +658,7 @@ def test_small_deviations_are_read(text: str, calls: Calls) -> None:
 WRAPPERS = thinking.pairs(named=True)
 
 
-@pytest.mark.parametrize(("opener", "closer"), WRAPPERS)
+@each_row(("opener", "closer"), WRAPPERS)
 def test_no_draft_inside_reasoning_counts_in_any_format(opener: str, closer: str) -> None:
     for name in (
         "hermes",
@@ -708,8 +709,8 @@ def test_half_of_a_surrogate_pair_is_replaced_with_a_named_repair(name: str) -> 
 END_TOKENS = ["<|im_end|>", "</s>", "<eos>", "<eom>", "<|endoftext|>", "<end_of_turn>"]
 
 
-@pytest.mark.parametrize("token", END_TOKENS)
-@pytest.mark.parametrize("name", ["auto", "hermes", "glm45", "mistral"])
+@each_row("token", END_TOKENS)
+@each_row("name", ["auto", "hermes", "glm45", "mistral"])
 def test_end_tokens_leave_the_end_of_the_text_only(name: str, token: str) -> None:
     assert read(f"Done.{token}", name).text == "Done."
     assert read(f"Done.{token}\n{token}\n", name).text == "Done."

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.errors import CannotExpress
@@ -21,14 +22,14 @@ SHOWN = ("family", "models", "note")
 """Fields that only the documentation and `dragoman formats` show."""
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_every_row_says_how_its_calls_are_written(name: str) -> None:
     row = get(name)
     assert row.template
     assert row.template_is_read or row.entries or row.named_entries
 
 
-@pytest.mark.parametrize("field", [field for field in Format.__struct_fields__ if field not in SHOWN])
+@each_row("field", [field for field in Format.__struct_fields__ if field not in SHOWN])
 def test_every_field_of_a_row_has_an_effect(field: str) -> None:
     engine = [path for path in SOURCES.rglob("*.py") if "catalogue" not in path.parts]
     assert any(re.search(rf"\brow\.{field}\b", path.read_text(encoding="utf-8")) for path in engine)
@@ -39,8 +40,8 @@ def test_a_field_that_is_only_shown_has_no_effect(field: str) -> None:
     assert not any(re.search(rf"\brow\.{field}\b", path.read_text(encoding="utf-8")) for path in SOURCES.rglob("*.py"))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("value", [float("nan"), {1, 2}], ids=repr)
+@each_row("name", NAMES)
+@each_row("value", [float("nan"), {1, 2}])
 def test_what_is_no_json_value_is_refused(name: str, value: object) -> None:
     with pytest.raises(CannotExpress):
         formats.render([("search", {"query": [value]})], name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import tomllib
 from collections import Counter
@@ -21,13 +20,8 @@ DISAGREEMENTS = Path(__file__).parents[1] / "known_disagreements.toml"
 
 
 @pytest.fixture(scope="module")
-def scorer(shared_data: Callable[[str], Path]) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("score_vectors", shared_data("score_vectors.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def scorer(shared_script: Callable[[str], ModuleType]) -> ModuleType:
+    return shared_script("score_vectors.py")
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.args import coerce, load, validate
@@ -113,8 +114,8 @@ def naive(schema: Any, value: Any, root: dict[str, Any]) -> int:
     return 1 + matched + sum(naive(each, part, root) for each, part in inner)
 
 
-@pytest.mark.parametrize("name", WAYS)
-@pytest.mark.parametrize("levels", [1, 2, 4, 7])
+@each_row("name", WAYS)
+@each_row("levels", [1, 2, 4, 7])
 def test_the_count_is_what_a_simple_validator_visits(name: str, levels: int) -> None:
     schema, value = doubled(WAYS[name], levels), nested(name, levels)
     visits = naive(schema, value, schema)

@@ -28,7 +28,7 @@ CLOSED = {"properties": {"a": {"type": "string"}}, "additionalProperties": False
 OPEN = {"properties": {"b": {"type": "string"}}}
 
 
-@settings(max_examples=250)
+@settings(max_examples=5 * settings().max_examples // 2)
 @given(schemas, schemas, values)
 @example(CLOSED, OPEN, {"b": "x"})
 @example({"prefixItems": [True]}, {"items": {"type": "string"}}, [5])

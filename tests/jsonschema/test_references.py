@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.args import coerce, validate
@@ -126,8 +127,8 @@ def test_arguments_of_a_schema_that_multiplies_are_refused_and_say_why(kind: str
     assert faults[0].why == f"cannot be checked: its schema applies more than {MOST_NODES} schemas to one value"
 
 
-@every_kind
-@pytest.mark.parametrize("target", TARGETS)
+@each_row("kind", KINDS)
+@each_row("target", TARGETS)
 def test_wires_leave_the_tool_out_or_keep_the_references(kind: str, target: str) -> None:
     schema = doubled(kind)
     compiled = compile_schema(Tool("x", parameters=schema), target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 
 from dragoman.errors import ConfigError
 from dragoman.mcp import HttpServer, StdioServer, read_servers
@@ -69,7 +70,7 @@ BAD: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("rows", "words"), BAD, ids=[f"{number} {words}" for number, (_, words) in enumerate(BAD)])
+@each_row(("rows", "words"), BAD, ids=[f"{number} {words}" for number, (_, words) in enumerate(BAD)])
 def test_a_row_that_makes_no_sense_is_told_with_its_place_and_the_way_out(rows: Any, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_servers(rows, {"KEY": "sk-secret"})

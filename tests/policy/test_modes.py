@@ -29,6 +29,7 @@ from tests.policy.cases import (
     rules_of,
     url,
 )
+from tests.tables import each_row
 
 from dragoman.policy import DecisionContext, Mode, Rules, Verdict, decide
 from dragoman.policy.decision import MODES, TRAITS
@@ -89,8 +90,8 @@ def test_the_table_has_a_column_for_every_mode() -> None:
     assert all(len(each.verdicts) == len(ORDER) for each in TABLE.values())
 
 
-@pytest.mark.parametrize("mode", ORDER)
-@pytest.mark.parametrize("what", TABLE)
+@each_row("mode", ORDER)
+@each_row("what", TABLE)
 def test_what_a_mode_says(what: str, mode: Mode) -> None:
     tool, operands, verdicts = TABLE[what]
     decision = judge(tool, *operands, mode=mode, sandboxed=True)

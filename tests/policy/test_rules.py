@@ -24,6 +24,7 @@ from tests.policy.cases import (
     served,
     url,
 )
+from tests.tables import each_row
 
 from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError
@@ -153,9 +154,7 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "operand", "allowed", "denied"), PATHS, ids=[f"{each[0]}-{each[1].value}" for each in PATHS]
-)
+@each_row(("pattern", "operand", "allowed", "denied"), PATHS, ids=[f"{each[0]}-{each[1].value}" for each in PATHS])
 def test_paths(pattern: str, operand: Operand, allowed: bool, denied: bool) -> None:
     rule = f"write({pattern})"
     assert (judge(WRITE, operand, rules=rules_of(allow=(rule,))).verdict == "allow") is allowed
@@ -284,9 +283,7 @@ ADDRESSES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "address", "allowed", "denied"), ADDRESSES, ids=[f"{each[0]}-{each[1]}" for each in ADDRESSES]
-)
+@each_row(("pattern", "address", "allowed", "denied"), ADDRESSES, ids=[f"{each[0]}-{each[1]}" for each in ADDRESSES])
 def test_addresses(pattern: str, address: str, allowed: bool, denied: bool) -> None:
     rule = f"fetch({pattern})"
     assert (judge(FETCH, url(address), rules=rules_of(allow=(rule,))).verdict == "allow") is allowed

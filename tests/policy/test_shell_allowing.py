@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import each_row
 
 from dragoman.policy.shell import allows, allows_any, suggest
 
@@ -323,12 +324,12 @@ NOT_COVERED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("pattern", "text"), COVERED, ids=repr)
+@each_row(("pattern", "text"), COVERED)
 def test_a_rule_covers_what_it_was_written_for(pattern: str, text: str) -> None:
     assert allows(pattern, text)
 
 
-@pytest.mark.parametrize(("pattern", "text"), NOT_COVERED, ids=lambda value: repr(value[:40]))
+@each_row(("pattern", "text"), NOT_COVERED, ids=lambda value: repr(value[:40]))
 def test_a_rule_covers_nothing_beyond_that(pattern: str, text: str) -> None:
     assert not allows(pattern, text)
 
@@ -354,7 +355,7 @@ def test_rules_cover_a_line_together_unless_one_command_changes_another(
     assert allows_any(patterns, text) is verdict
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "pattern"),
     [
         ("git status -s", "git status*"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy.pieces import BEGINNINGS, ENDINGS, PIECES, SPELLINGS, STARTS
+from tests.tables import each_row
 
 from dragoman.policy.shell import allows, mentions, read_command, read_only, scripts, suggest
 
@@ -81,14 +81,13 @@ def test_what_is_around_a_forbidden_command_does_not_hide_it(text: str, data: st
     assert mentions("rm*", before + text + after)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "unit",
     [
     "a ", "'a' ", "a;", "a|", "$(", "`", '"$x" ', "{a,b} ", "(", "\\", "a=b ", "<", "2>&1 ", "sh -c ", "xargs ",
     "sudo ", "rm", "[", "~", "*", "s/a/b/;", "sed -n p;", "$'", '$"', "git ", "env 'sh -c ", "-exec {} ", "case ",
     "\n", "../", "cd a;", "tee x;", "--a ",
 ],
-    ids=repr,
 )  # fmt: skip
 def test_a_huge_line_is_answered(unit: str) -> None:
     """40,000 characters: a way of reading that looks back at what it has read would not come to an end here."""

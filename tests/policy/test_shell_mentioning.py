@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import each_row
 
 from dragoman.policy.shell import mentions
 
@@ -57,11 +57,11 @@ NOT_MENTIONED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("pattern", "text"), MENTIONED, ids=repr)
+@each_row(("pattern", "text"), MENTIONED)
 def test_what_runs_it_or_might_is_found(pattern: str, text: str) -> None:
     assert mentions(pattern, text)
 
 
-@pytest.mark.parametrize(("pattern", "text"), NOT_MENTIONED, ids=repr)
+@each_row(("pattern", "text"), NOT_MENTIONED)
 def test_what_plainly_does_not_is_left_alone(pattern: str, text: str) -> None:
     assert not mentions(pattern, text)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.tables import each_row
 
 from dragoman.policy.shell import read_only
 
@@ -202,19 +203,19 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("text", READS, ids=repr)
+@each_row("text", READS)
 def test_a_line_that_changes_nothing_is_known_as_such(text: str) -> None:
     assert read_only(text).why == ""
     assert read_only(text).verdict
 
 
-@pytest.mark.parametrize("text", DOES_MORE, ids=repr)
+@each_row("text", DOES_MORE)
 def test_a_line_that_does_more_or_might_is_not(text: str) -> None:
     assert not read_only(text).verdict
     assert read_only(text).why
 
 
-@pytest.mark.parametrize("text", PLACES, ids=repr)
+@each_row("text", PLACES)
 def test_where_a_line_reads(text: str) -> None:
     answer = read_only(text)
     assert answer.verdict
@@ -239,7 +240,7 @@ def test_files_are_found_in_lines_that_do_more_than_read(text: str) -> None:
     assert ".env" in read_only(text).paths
 
 
-@pytest.mark.parametrize("writing", [text for text in DOES_MORE if text.strip()], ids=repr)
+@each_row("writing", [text for text in DOES_MORE if text.strip()])
 def test_harmless_company_does_not_make_a_line_harmless(writing: str) -> None:
     for text in (f"ls && {writing}", f"ls | {writing}", f"ls; {writing}", f"ls\n{writing}"):
         assert not read_only(text).verdict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import each_row
 
 from dragoman.policy.shell import Redirection, read_command
 
@@ -52,7 +52,7 @@ NOT_UNDERSTOOD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNDERSTOOD)
+@each_row("name", UNDERSTOOD)
 def test_a_plain_line_is_understood(name: str) -> None:
     text, words = UNDERSTOOD[name]
     line = read_command(text)
@@ -60,7 +60,7 @@ def test_a_plain_line_is_understood(name: str) -> None:
     assert [command.words for command in line.commands] == words
 
 
-@pytest.mark.parametrize("text", NOT_UNDERSTOOD, ids=repr)
+@each_row("text", NOT_UNDERSTOOD)
 def test_what_is_not_certain_is_not_understood(text: str) -> None:
     line = read_command(text)
     assert not line.understood

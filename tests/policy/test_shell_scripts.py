@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import each_row
 
 from dragoman.policy.shell import scripts
 
@@ -52,6 +52,6 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("text", FOUND, ids=repr)
+@each_row("text", FOUND)
 def test_the_files_that_a_line_runs(text: str) -> None:
     assert scripts(text) == FOUND[text]

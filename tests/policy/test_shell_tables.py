@@ -6,9 +6,9 @@ import re
 import string
 from collections.abc import Iterator
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.policy.shell import allows, mentions, read_only
 from dragoman.policy.shell.builders import BUILDERS
@@ -77,20 +77,20 @@ def unknown_options(row: Row) -> Iterator[str]:
     yield from ("--zz-unknown", "--zz-unknown=x", "-\u00e9", "---", "-=")
 
 
-@pytest.mark.parametrize("name", READING)
+@each_row("name", READING)
 def test_everything_in_the_row_of_a_reader_is_known(name: str) -> None:
     for line in known_lines(name, READING[name]):
         assert read_only(line).why == "", line
 
 
-@pytest.mark.parametrize("name", ACTING)
+@each_row("name", ACTING)
 def test_everything_in_the_row_of_another_program_is_covered_by_a_star_and_never_read_only(name: str) -> None:
     for line in known_lines(name, ACTING[name]):
         assert allows(f"{name} *", line), line
         assert not read_only(line).verdict, line
 
 
-@pytest.mark.parametrize("name", STRICT)
+@each_row("name", STRICT)
 def test_everything_that_is_not_in_a_row_is_not_known(name: str) -> None:
     row, tried = EVERY[name], 0
     for option in unknown_options(row):
@@ -102,8 +102,8 @@ def test_everything_that_is_not_in_a_row_is_not_known(name: str) -> None:
     assert tried > 5
 
 
-@pytest.mark.parametrize("name", [name for name, row in READING.items() if row.options])
-@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "~/x"])
+@each_row("name", [name for name, row in READING.items() if row.options])
+@each_row("path", ["/etc/passwd", "../x", "a/../../x", "~/x"])
 def test_every_value_that_is_a_file_is_seen(name: str, path: str) -> None:
     row = READING[name]
     for option, details in row.options.items():
@@ -118,8 +118,8 @@ def test_every_value_that_is_a_file_is_seen(name: str, path: str) -> None:
                 assert not found.verdict or found.leaves, (name, written)
 
 
-@pytest.mark.parametrize("name", [name for name, row in READING.items() if row.rest in ("read", "search", "source")])
-@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "~/x", "/proc/self/environ"])
+@each_row("name", [name for name, row in READING.items() if row.rest in ("read", "search", "source")])
+@each_row("path", ["/etc/passwd", "../x", "a/../../x", "~/x", "/proc/self/environ"])
 def test_every_operand_that_is_a_file_is_seen(name: str, path: str) -> None:
     row = READING[name]
     needed = next(iter(sorted(row.listing)), "")
@@ -172,7 +172,7 @@ DOING_MORE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("line", DOING_MORE)
+@each_row("line", DOING_MORE)
 def test_what_the_manuals_call_more_than_reading_is_not_read_only(line: str) -> None:
     assert not read_only(line).verdict
 

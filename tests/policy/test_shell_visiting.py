@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import each_row
 
 from dragoman.policy.shell import visits
 
@@ -33,7 +33,7 @@ STARTED = {
 }
 
 
-@pytest.mark.parametrize("text", STARTED, ids=lambda text: text[:40])
+@each_row("text", STARTED, ids=lambda text: text[:40])
 def test_the_folders_in_which_git_is_started(text: str) -> None:
     found = [visit for visit in visits(text) if visit.words[0].endswith("git")]
     shown = {(" ".join(each.words), " ".join(each.folders) if each.is_certain else "?") for each in found}

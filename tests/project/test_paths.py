@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.tables import each_row
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "dragoman"
@@ -62,7 +63,7 @@ def resolves(name: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each_row("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_and_modules_in_backticks_exist(page: Path) -> None:
     spans = list(spans_of(page.read_text(encoding="utf-8")))
     missing = [str(path.relative_to(ROOT)) for span in spans for path in paths_in(span) if not path.exists()]

@@ -53,28 +53,24 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     return pytester
 
 
-def run(project: pytest.Pytester, *options: str) -> list[str]:
-    """What the tests were given in one run."""
+def run(project: pytest.Pytester, *options: str, header: str) -> list[str]:
+    """What the tests were given in one run, whose header says which examples it tries."""
     for file in project.path.glob("*.txt"):
         file.unlink()
     done = project.runpytest_subprocess("-p", "no:cacheprovider", *options)
     done.assert_outcomes(passed=3)
+    done.stdout.fnmatch_lines([header])
     texts = [(project.path / f"{name}.txt").read_text(encoding="utf-8") for name in ("examples", "one", "two")]
     return [line for text in texts for line in text.splitlines()]
 
 
-def test_every_run_tries_the_same_examples(project: pytest.Pytester) -> None:
-    first = run(project)
-    assert len(first) > 100
-    assert run(project, "-n", "2") == first
-
-
-def test_the_examples_do_not_depend_on_the_modules_that_are_loaded(
-    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = run(project)
+def test_every_run_tries_the_same_examples(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They depend neither on the workers nor on the modules that are loaded."""
+    header = "examples: the same in every run"
+    first = run(project, header=header)
+    assert len(first) > 50
     monkeypatch.setenv("LOAD", "1")
-    assert run(project) == first
+    assert run(project, "-n", "2", header=header) == first
 
 
 def test_a_failure_leaves_no_example_behind_for_the_next_run(project: pytest.Pytester) -> None:
@@ -87,25 +83,15 @@ def test_a_failure_leaves_no_example_behind_for_the_next_run(project: pytest.Pyt
 
 
 def test_a_random_run_is_repeated_from_its_seed(project: pytest.Pytester) -> None:
-    random = ("--hypothesis-profile=random",)
-    first = run(project, *random, "--hypothesis-seed=123")
-    assert run(project, *random, "--hypothesis-seed=123", "-n", "2") == first
-    assert run(project, *random, "--hypothesis-seed=124") != first
+    random, header = "--hypothesis-profile=random", "examples: random, from the seed {0}; *SEED={0}*"
+    first = run(project, random, "--hypothesis-seed=123", header=header.format(123))
+    assert run(project, random, "--hypothesis-seed=123", "-n", "1", header=header.format(123)) == first
+    assert run(project, random, "--hypothesis-seed=124", header=header.format(124)) != first
 
 
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        ([], "examples: the same in every run"),
-        (["--hypothesis-profile=random", "--hypothesis-seed=123"], "examples: random, from the seed 123; *SEED=123*"),
-        (["--hypothesis-profile=random"], "examples: random; give --hypothesis-seed *"),
-    ],
-    ids=["fixed", "random", "random without a seed"],
-)
-def test_the_header_of_a_run_says_which_examples_it_tries(
-    project: pytest.Pytester, options: list[str], line: str
-) -> None:
-    project.runpytest_subprocess("-p", "no:cacheprovider", "--collect-only", *options).stdout.fnmatch_lines([line])
+def test_the_header_asks_for_a_seed_where_there_is_none(project: pytest.Pytester) -> None:
+    done = project.runpytest_subprocess("-p", "no:cacheprovider", "--collect-only", "--hypothesis-profile=random")
+    done.stdout.fnmatch_lines(["examples: random; give --hypothesis-seed *"])
 
 
 def recipe(*words: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from tests.tables import each_row
 
 from dragoman import formats, wire
 from dragoman.client import Client
@@ -147,7 +148,7 @@ QUIRKS: dict[str, tuple[Any, Columns]] = {
 """For each flag: another value, and the flags without which it has nothing to do."""
 
 
-@pytest.mark.parametrize("name", QUIRKS)
+@each_row("name", QUIRKS)
 def test_a_quirk_has_an_effect(name: str) -> None:
     value, others = QUIRKS[name]
     before, after = Quirks(**others), Quirks(**{**others, name: value})
@@ -303,7 +304,7 @@ PROFILE_CONTEXT: dict[str, tuple[Columns, Columns]] = {
 }
 
 
-@pytest.mark.parametrize("name", PROVIDERS)
+@each_row("name", PROVIDERS)
 def test_a_column_of_a_provider_has_an_effect(name: str) -> None:
     of_provider, of_profile = PROVIDER_CONTEXT.get(name, ({}, {}))
     before, profile = structs.replace(PROVIDER, **of_provider), structs.replace(PROFILE, **of_profile)
@@ -487,7 +488,7 @@ def _register(row: Format) -> list[Any]:
         formats.unregister(scratch.name)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@each_row("name", FORMATS)
 def test_a_column_of_a_format_has_an_effect(name: str) -> None:
     row, value = FORMATS[name]
     assert _use(row) != _use(structs.replace(row, **{name: value}))

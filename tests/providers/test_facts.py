@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman import providers
 from dragoman.providers import Fact, MemoryFacts, learn_from_error, learn_from_show
@@ -23,8 +24,8 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("status", [400, 404, 422, 500, None])
-@pytest.mark.parametrize("words", REFUSALS.values(), ids=REFUSALS)
+@each_row("status", [400, 404, 422, 500, None])
+@each_row("words", REFUSALS.values(), ids=REFUSALS)
 def test_an_endpoint_that_refuses_tools(words: str, status: int | None) -> None:
     for error in (words, words.upper().encode(), {"error": {"message": words, "code": 400}}, [{"error": words}]):
         fact = learn_from_error(error, status)

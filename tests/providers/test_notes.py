@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from tests.tables import each_row
 
 from dragoman import formats, providers
 from dragoman.client.auth import KeyAuth, TokenAuth, choose_auth
@@ -400,7 +401,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("row", "sentence"), CASES)
+@each_row(("row", "sentence"), CASES)
 def test_a_note_says_what_the_code_does(row: str, sentence: str) -> None:
     check = is_unspeakable if sentence.startswith("Not speakable") else CLAIMS[sentence]
     assert check(row)

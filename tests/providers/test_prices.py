@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.tables import each_row
 
 from dragoman.errors import ConfigError
 from dragoman.providers import Provider, resolve, shipped
@@ -19,7 +20,7 @@ PRICES = Prices.default()
 # ---- the shipped rows ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("provider", "model", "thousand"),
     [
         ("openai", "gpt-4o", 12.5),
@@ -68,7 +69,7 @@ def test_what_is_not_known_is_not_guessed(provider: str, model: str) -> None:
     assert PRICES.cost(provider, model, MILLION) is None
 
 
-@pytest.mark.parametrize("provider", [row.name for row in shipped() if row.group == "local"])
+@each_row("provider", [row.name for row in shipped() if row.group == "local"])
 def test_what_runs_at_home_costs_nothing(provider: str) -> None:
     assert PRICES.cost(provider, "qwen3", MILLION) == 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import each_row
 
 from dragoman import formats, providers
 from dragoman.providers import Profile, plain_name
@@ -97,9 +98,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("family", "model"), [(family, model) for family, models in FAMILIES.items() for model in models]
-)
+@each_row(("family", "model"), [(family, model) for family, models in FAMILIES.items() for model in models])
 def test_the_family_of_a_model(family: str, model: str) -> None:
     assert providers.profile(model).name == family
 
@@ -110,7 +109,7 @@ def test_there_are_many_families_and_the_unknown_one_is_last() -> None:
     assert len({profile.name for profile in PROFILES}) == len(PROFILES)
 
 
-@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+@each_row("profile", PROFILES, ids=lambda profile: profile.name)
 def test_a_profile_is_whole(profile: Profile) -> None:
     assert profile.match
     for name in (profile.format, *profile.formats, profile.prompt_format):
@@ -136,6 +135,6 @@ def test_no_model_has_no_family() -> None:
     assert shipped().profile(None).name == shipped().profile("").name == "unknown"
 
 
-@pytest.mark.parametrize("profile", PROFILES, ids=[profile.name for profile in PROFILES])
+@each_row("profile", PROFILES, ids=[profile.name for profile in PROFILES])
 def test_a_profile_that_ships_is_well_formed(profile: Profile) -> None:
     check_profile(profile)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.providers import WIRES, Provider
@@ -138,7 +139,7 @@ def test_names_and_aliases_lead_to_one_row_each() -> None:
     assert len(ROWS) > 100
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@each_row("row", ROWS, ids=lambda row: row.name)
 def test_a_row_is_whole(row: Provider) -> None:
     assert row.title
     for url in addresses(row):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import struct
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.sandbox.landlock import AF_INET, AF_UNIX, make_filter
 
@@ -59,8 +59,8 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("machine", ARCHITECTURES)
-@pytest.mark.parametrize("name", CALLS)
+@each_row("machine", ARCHITECTURES)
+@each_row("name", CALLS)
 def test_each_call_is_answered_as_meant(name: str, machine: str) -> None:
     program = make_filter(families=(AF_UNIX,), stay_in_group=True, machine=machine)
     call = CALLS[name][list(ARCHITECTURES).index(machine)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.rows import DATA
+from tests.tables import each_row
 
 from dragoman.config.files import PROJECT_FILE
 from dragoman.sandbox import Box, Sandbox
@@ -20,7 +21,7 @@ DOCUMENTED: dict[str, dict[str, str]] = tomllib.loads((DATA / "protected_paths.t
 ROWS = [(path, page) for pages in DOCUMENTED.values() for page, paths in pages.items() for path in paths.split()]
 
 
-@pytest.mark.parametrize(("path", "page"), ROWS)
+@each_row(("path", "page"), ROWS)
 def test_what_a_program_runs_or_trusts_on_its_own_is_protected(path: str, page: str) -> None:
     assert page
     assert is_protected(path)
@@ -100,7 +101,7 @@ def test_a_folder_above_one_may_be_created(sandbox: Sandbox, tmp_path: Path, run
 # ---- spellings -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         ".git",
@@ -135,7 +136,7 @@ def test_other_spellings(path: str) -> None:
     assert is_protected(path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "",

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from tests.secrets.fakes import HEX, draw, feed_all, private_key
+from tests.tables import each_row
 
 from dragoman.secrets import Scrubber, scrub
 
@@ -27,7 +28,7 @@ MARK = "-----BEGIN RSA PRIVATE KEY-----"
 ROW = private_key().split("\n")[1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "document",
     [
         [f"{MARK} ", 1],
@@ -43,8 +44,8 @@ ROW = private_key().split("\n")[1]
     ],
     ids=lambda document: json.dumps(document)[:48],
 )
-@pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize("size", [1, 5, 10_000])
+@each_row("indent", [None, 2])
+@each_row("size", [1, 5, 10_000])
 def test_a_first_line_alone_in_json_hides_nothing_else(document: object, indent: int | None, size: int) -> None:
     text = json.dumps(document, indent=indent)
     assert feed_all(Scrubber(), text, size) == text

@@ -6,6 +6,7 @@ import base64
 
 import pytest
 from tests.secrets.fakes import HEX, draw, longest_left
+from tests.tables import each_row
 
 from dragoman.secrets import scrub
 from dragoman.secrets.fields import Weight, weigh_key
@@ -152,23 +153,23 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize("form", PASSWORD_FORMS)
-@pytest.mark.parametrize("name", PASSWORDS)
+@each_row("form", PASSWORD_FORMS)
+@each_row("name", PASSWORDS)
 def test_a_password_is_hidden(form: str, name: str) -> None:
     secret = PASSWORDS[name]
     out = scrub(form.replace("@@", secret, 1))
     assert longest_left(secret, out) <= max(6, len(secret) // 3), out
 
 
-@pytest.mark.parametrize("form", TOKEN_FORMS)
-@pytest.mark.parametrize("name", TOKENS)
+@each_row("form", TOKEN_FORMS)
+@each_row("name", TOKENS)
 def test_a_token_without_a_shape_is_hidden(form: str, name: str) -> None:
     secret = TOKENS[name]
     out = scrub(form.replace("@@", secret))
     assert longest_left(secret, out) <= max(6, len(secret) // 3), out
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@each_row("text", HARMLESS)
 def test_what_is_no_secret_stays(text: str) -> None:
     assert scrub(text) == text
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.secrets import Scrubber, Secrets
 from dragoman.secrets.encodings import dumps, readings
@@ -143,7 +144,7 @@ def says(text: str, value: str) -> bool:
 CASES = [(name, each) for name in SECRETS for each in ENCODINGS if name != "short" or each not in LONG_ONLY]
 
 
-@pytest.mark.parametrize(("name", "encoding"), CASES)
+@each_row(("name", "encoding"), CASES)
 def test_an_encoding_is_hidden_in_any_pieces(name: str, encoding: str) -> None:
     value = SECRETS[name]
     text = f"some text before\n{ENCODINGS[encoding](value)}\nafter it 12 34\n"

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.secrets.fakes import WORD, draw, feed_all, longest_left, private_key
+from tests.tables import each_row
 
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.secrets import Scrubber, Secrets, known_secrets, scrub, worth_hiding
@@ -61,7 +62,7 @@ NOT_IF_SHORT = {"one letter a word", "two lines", "base64 after a user", "base64
 CASES = [(name, form) for name in VALUES for form in FORMS if name != "short" or form not in NOT_IF_SHORT]
 
 
-@pytest.mark.parametrize(("name", "form"), CASES)
+@each_row(("name", "form"), CASES)
 def test_a_known_secret_is_hidden_in_every_form(name: str, form: str) -> None:
     value = VALUES[name]
     written = FORMS[form](value)
@@ -96,8 +97,8 @@ def test_every_line_of_a_known_file_is_hidden() -> None:
     assert row not in scrub(f"only this line: {row}", secrets=[key])
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 16, 1000])
-@pytest.mark.parametrize("form", FORMS)
+@each_row("size", [1, 2, 5, 16, 1000])
+@each_row("form", FORMS)
 def test_in_pieces_as_whole(form: str, size: int) -> None:
     value = VALUES["token"]
     text = f"before {FORMS[form](value)} after\n{value[:10]} and {value}{value} end"

@@ -6,8 +6,8 @@ import base64
 import re
 import string
 
-import pytest
 from tests.secrets.fakes import ALNUM, BASE32, HEX, UPPER, WORD, draw, longest_left
+from tests.tables import each_row
 
 from dragoman.secrets import scrub
 from dragoman.secrets.exchanges import RecordingRedactor
@@ -117,14 +117,14 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize(("form", "secret"), SECRETS, ids=[form[:60] for form, _ in SECRETS])
+@each_row(("form", "secret"), SECRETS, ids=[form[:60] for form, _ in SECRETS])
 def test_it_is_hidden(form: str, secret: str) -> None:
     out = scrub(form.replace("@@", secret, 1))
     assert longest_left(secret, out) <= max(6, len(secret) // 3), out
     assert scrub(out) == out
 
 
-@pytest.mark.parametrize("text", HARMLESS, ids=[text[:60] for text in HARMLESS])
+@each_row("text", HARMLESS, ids=[text[:60] for text in HARMLESS])
 def test_it_stays(text: str) -> None:
     assert scrub(text) == text
 

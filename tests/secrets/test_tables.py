@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 
 from dragoman.secrets import Scrubber, scrub
 
@@ -18,9 +19,9 @@ def pieces(text: str, size: int) -> str:
     return "".join(scrubber.feed(text[at : at + size]) for at in range(0, len(text), size)) + scrubber.close()
 
 
-@pytest.mark.parametrize("table", ["credentials", "credential", "creds", "dbCredentials", "secret", "auth", "password"])
-@pytest.mark.parametrize("member", ["value", "data", "secret", "raw", "plaintext", "Value"])
-@pytest.mark.parametrize("held", [VALUE, NUMBER, str(NUMBER)])
+@each_row("table", ["credentials", "credential", "creds", "dbCredentials", "secret", "auth", "password"])
+@each_row("member", ["value", "data", "secret", "raw", "plaintext", "Value"])
+@each_row("held", [VALUE, NUMBER, str(NUMBER)])
 def test_the_member_of_a_table_is_hidden(table: str, member: str, held: str | int) -> None:
     plain = str(held)
     for value in (

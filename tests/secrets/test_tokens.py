@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import zlib
 
-import pytest
 from tests.secrets.fakes import ALNUM, HEX, TOKEN_FORMS, TOKENS, WORD, draw, longest_left
+from tests.tables import each_row
 
 from dragoman.secrets import scrub
 from dragoman.secrets.vendors import FAMILIES, VENDORS, base62, has_crc32
@@ -13,7 +13,7 @@ from dragoman.secrets.vendors import FAMILIES, VENDORS, base62, has_crc32
 CASES = [(form, name) for form in TOKEN_FORMS for name in TOKENS]
 
 
-@pytest.mark.parametrize(("form", "name"), CASES, ids=[f"{name}, {form}" for form, name in CASES])
+@each_row(("form", "name"), CASES, ids=[f"{name}, {form}" for form, name in CASES])
 def test_a_token_is_hidden_wherever_it_stands(form: str, name: str) -> None:
     token = TOKENS[name]
     text = TOKEN_FORMS[form].replace("@@", token)
@@ -24,7 +24,7 @@ def test_a_token_is_hidden_wherever_it_stands(form: str, name: str) -> None:
     assert out.endswith(after)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "See task-management-system-overview-document.md and risk-assessment-matrix.md",
@@ -69,7 +69,7 @@ def test_a_right_checksum_outweighs_a_suspicious_look() -> None:
     assert scrub("gh" + "p_" + "x" * 36) == "gh" + "p_" + "x" * 36
 
 
-@pytest.mark.parametrize("row", VENDORS, ids=[f"{row[0]} {row[1].split()[0]}" for row in VENDORS])
+@each_row("row", VENDORS, ids=[f"{row[0]} {row[1].split()[0]}" for row in VENDORS])
 def test_every_row_says_what_it_demands(row: tuple[str, str, str, str]) -> None:
     kind, prefixes, body, demand = row
     assert kind.isidentifier()

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
+from tests.tables import each_row
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -41,7 +41,7 @@ def exists(name: str, star: str) -> bool:
     return name in OURS or elsewhere(name)
 
 
-@pytest.mark.parametrize("number", THREATS)
+@each_row("number", THREATS)
 def test_every_threat_has_a_row_that_names_its_test(number: int) -> None:
     row = ROWS[number]
     named = _named(row)

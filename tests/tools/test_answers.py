@@ -18,6 +18,7 @@ import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.errors import InvalidArguments, ToolFailed
 from dragoman.tools import (
@@ -82,7 +83,7 @@ class Undrawn:
 DAY = datetime.date(2024, 5, 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "content", "data"),
     [
         ("as it is\n", "as it is\n", None),
@@ -107,7 +108,6 @@ DAY = datetime.date(2024, 5, 1)
         (Ok({"a": 1}), '{"a": 1}', {"a": 1}),
         (b"plain bytes", "plain bytes", None),
     ],
-    ids=repr,
 )
 def test_a_value_becomes_text_for_the_model_and_data_for_the_caller(value: Any, content: str, data: Any) -> None:
     assert to_result(value, CALL) == ToolResult("call_7", "it", content, data=data)

@@ -32,6 +32,7 @@ import annotated_types
 import msgspec
 import pydantic
 import pytest
+from tests.tables import each_row
 from typing_extensions import TypeAliasType
 
 from dragoman import args
@@ -86,7 +87,7 @@ def faults(annotation: Any, value: Any) -> list[str]:
 STRING, INTEGER, NULL = {"type": "string"}, {"type": "integer"}, {"type": "null"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("annotation", "schema"),
     [
         (str, STRING),

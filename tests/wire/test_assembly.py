@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 
 from dragoman.events import ArgumentsDelta, CallBroken, CallEnded, CallStarted
 from dragoman.replies import fold
@@ -138,8 +139,8 @@ WAYS: dict[str, tuple[list[bytes], list[tuple[str, dict[str, Any]]]]] = {
 }
 
 
-@pytest.mark.parametrize("finish", ["tool_calls", "stop", None])
-@pytest.mark.parametrize("way", WAYS)
+@each_row("finish", ["tool_calls", "stop", None])
+@each_row("way", WAYS)
 def test_calls_come_out_clean(way: str, finish: str | None) -> None:
     chunks, expected = WAYS[way]
     ends = [] if finish is None else [chunk(finish=finish)]
@@ -150,7 +151,7 @@ def test_calls_come_out_clean(way: str, finish: str | None) -> None:
     assert reply.stop == ("tool_calls" if expected else "end")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_row("way", WAYS)
 def test_events_come_in_order_and_indexes_count_from_zero(way: str) -> None:
     stream = get("openai_chat").reply_stream()
     events = [event for piece in [*WAYS[way][0], DONE] for event in stream.feed(piece)]

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.rows import read_rows
+from tests.tables import each_row
 from tests.wire.test_own_rows import bytes_of
 
 from dragoman.replies import fold, unfold
@@ -66,8 +67,8 @@ def own_replies(wire: str) -> Iterator[tuple[str, Reply]]:
                 yield row["id"], fold(stream.feed(bytes_of(row)) + stream.close())
 
 
-@pytest.mark.parametrize("target", names())
-@pytest.mark.parametrize("source", names())
+@each_row("target", names())
+@each_row("source", names())
 def test_our_own_replies_say_the_same_on_every_wire(source: str, target: str) -> None:
     replies = list(own_replies(source))
     assert len(replies) > 10

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 from tests.wire.rules import WIRES, violations
 
 from dragoman.replies import fold, unfold
@@ -80,8 +81,8 @@ CASES: dict[str, tuple[dict[str, Any], str, set[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("case", CASES)
+@each_row("wire", WIRES)
+@each_row("case", CASES)
 def test_what_chat_says_is_kept_or_in_the_report(case: str, wire: str) -> None:
     body, word, places = CASES[case]
     prepared = get(wire).prepare(get("openai_chat").decode_request(body))
@@ -135,8 +136,8 @@ TEXTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("messages", TEXTS)
+@each_row("wire", WIRES)
+@each_row("messages", TEXTS)
 def test_no_conversation_becomes_a_request_that_our_rules_refuse(messages: list[Message], wire: str) -> None:
     assert violations(wire, get(wire).encode_request(Request("some-model", messages))) == []
 

@@ -251,7 +251,7 @@ def test_a_name_that_must_not_begin_with_a_digit() -> None:
 names = st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=80)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(st.lists(names, max_size=6))
 def test_names_always_fit_and_find_their_way_back(given_names: list[str]) -> None:
     namer = Namer(PLAIN_NAMES, given_names)
@@ -264,7 +264,7 @@ def test_names_always_fit_and_find_their_way_back(given_names: list[str]) -> Non
         assert namer.back.get(theirs, theirs) == ours
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(st.lists(names | st.just(""), max_size=6))
 def test_ids_always_fit_and_are_unique(given_ids: list[str]) -> None:
     identifier = Identifier(IdRule(r"[a-zA-Z0-9]{9}", 9))
@@ -285,7 +285,7 @@ turns = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(st.lists(turns, max_size=8), st.sampled_from([FREE, STRICT, HistoryRules("here", bridges_results=True)]))
 def test_every_call_has_exactly_one_result_right_behind_it(messages: list[Message], rules: HistoryRules) -> None:
     arranged = run(messages, rules).messages

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.tables import each_row
 from tests.wire.conversations import REPLIES, REQUESTS, WIRES, describe
 from tests.wire.rules import violations
 
@@ -49,24 +50,22 @@ def expect(seen: Any, reply: Reply, wire: str) -> None:
     assert seen.model == ("" if wire in WITHOUT_MODEL else reply.model)
 
 
-@pytest.mark.parametrize("case", REPLIES)
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("case", REPLIES)
+@each_row("wire", WIRES)
 def test_the_official_client_reads_a_whole_reply(wire: str, case: str) -> None:
     expect(judge(wire).read_whole(get(wire).encode_reply(REPLIES[case], created=1)), REPLIES[case], wire)
 
 
-@pytest.mark.parametrize("case", REPLIES)
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("case", REPLIES)
+@each_row("wire", WIRES)
 def test_the_official_client_reads_a_streamed_reply(wire: str, case: str) -> None:
     stream = get(wire).event_stream(model="model-1", id="reply-1", created=1)
     chunks = [chunk for event in unfold(REPLIES[case]) for chunk in stream.feed(event)] + stream.close()
     expect(judge(wire).read_stream(chunks), REPLIES[case], wire)
 
 
-@pytest.mark.parametrize(
-    "kind", ["rate_limited", "overloaded", "unauthorized", "bad_request", "not_found", "server_error"]
-)
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("kind", ["rate_limited", "overloaded", "unauthorized", "bad_request", "not_found", "server_error"])
+@each_row("wire", WIRES)
 def test_the_official_client_reads_an_error(wire: str, kind: Any) -> None:
     status, body = get(wire).encode_failure(Failure(kind, "it went wrong"))
     seen = judge(wire).read_whole(body, status=status)
@@ -85,9 +84,9 @@ def test_the_official_client_sees_an_error_in_the_middle_of_a_stream(wire: str) 
     assert "too busy" in seen.error[2]
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("case", REQUESTS)
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("streamed", [False, True])
+@each_row("case", REQUESTS)
+@each_row("wire", WIRES)
 def test_requests_fit_the_types_of_the_official_client(wire: str, case: str, streamed: bool) -> None:
     request = REQUESTS[case]
     if streamed:

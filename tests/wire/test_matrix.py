@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 from tests.wire.conversations import PIXEL, WIRES, restore_request, words
 from tests.wire.rules import violations
 
@@ -139,8 +140,8 @@ def check_reasoning(before: Request, after: Request, source: str, target: str, r
         assert any("reasoning" in line for line in report)
 
 
-@pytest.mark.parametrize("target", WIRES)
-@pytest.mark.parametrize("source", WIRES)
+@each_row("target", WIRES)
+@each_row("source", WIRES)
 def test_a_conversation_changes_wires_and_comes_back(source: str, target: str) -> None:
     first = codec(source).prepare(conversation(source))
     check_rules(source, first.body)

@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.errors import ConfigError
 from dragoman.stage import collect
@@ -88,7 +89,7 @@ def test_a_recorded_stream_gives_the_same_events_at_every_cut() -> None:
         assert collect(SseDecoder(), pieces) == events
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stream", "data"),
     [
         (b"data: a\n\ndata: b\n\n", ["a", "b"]),

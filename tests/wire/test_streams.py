@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import each_row
 from tests.wire.conversations import REPLIES, WIRES
 from tests.wire.judges import answers, samples
 
@@ -137,8 +138,8 @@ def test_what_stands_behind_the_last_frame_changes_nothing(wire: str) -> None:
 # ---- replies of ours -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", REPLIES)
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("case", REPLIES)
+@each_row("wire", WIRES)
 def test_a_served_reply_is_the_same_whole_and_streamed(wire: str, case: str) -> None:
     reply = REPLIES[case]
     streamed = fold(read(wire, serve(wire, reply)))
@@ -190,13 +191,13 @@ def test_every_reply_survives_the_wire(wire: str, reply: Reply, data: st.DataObj
     assert meaning(streamed) == meaning(reply)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(reply=replies())
 def test_a_reply_is_the_fold_of_its_own_events(reply: Reply) -> None:
     assert fold(unfold(reply)) == reply
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(reply=replies(), broken=st.lists(st.tuples(st.integers(0, 5), words), max_size=2))
 def test_a_whole_reply_is_put_in_order_as_its_events_are(reply: Reply, broken: list[tuple[int, str]]) -> None:
     for place, why in broken:

@@ -70,7 +70,7 @@ def damaged(draw: st.DrawFn, body: Any) -> Any:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings().max_examples // 2, deadline=None)
 @given(data=st.data())
 def test_a_damaged_request_is_read_and_can_be_sent_on(wire: str, data: st.DataObject) -> None:
     body = data.draw(damaged(valid(wire)))
@@ -81,7 +81,7 @@ def test_a_damaged_request_is_read_and_can_be_sent_on(wire: str, data: st.DataOb
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings().max_examples // 2, deadline=None)
 @given(data=st.data())
 def test_a_damaged_reply_is_read_and_can_be_passed_on(wire: str, data: st.DataObject) -> None:
     reply = get(wire).decode_reply(data.draw(damaged(WHOLE[wire])))
@@ -95,7 +95,7 @@ def test_a_damaged_reply_is_read_and_can_be_passed_on(wire: str, data: st.DataOb
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings().max_examples // 2, deadline=None)
 @given(data=st.data())
 def test_a_damaged_stream_is_read(wire: str, data: st.DataObject) -> None:
     chunks = list(STREAMS[wire])

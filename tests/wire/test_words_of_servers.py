@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from tests.tables import each_row
 
 from dragoman.errors import DragomanError
 from dragoman.types import Failure, FailureKind, Message, Request, Text, Tool
@@ -46,10 +47,8 @@ def test_a_bad_request_may_be_something_else(status: int, code: str, message: st
     assert classify(status, code, message) == kind
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(
-    "body", [{}, {"id": "x", "model": "m"}, {"choices": [], "candidates": [], "detail": "?"}, b"[]"]
-)
+@each_row("wire", WIRES)
+@each_row("body", [{}, {"id": "x", "model": "m"}, {"choices": [], "candidates": [], "detail": "?"}, b"[]"])
 def test_a_body_that_is_no_reply_is_a_failure(wire: str, body: Any) -> None:
     reply = get(wire).decode_reply(body)
     assert reply.failure is not None and reply.stop == "error"
@@ -324,8 +323,8 @@ def test_every_end_that_the_official_clients_know_is_known() -> None:
         assert words and words <= STOPS[wire][1], wire
 
 
-@pytest.mark.parametrize("kind", get_args(FailureKind))
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("kind", get_args(FailureKind))
+@each_row("wire", WIRES)
 def test_every_failure_can_be_told_on_every_wire(wire: str, kind: Any) -> None:
     status, body = get(wire).encode_failure(Failure(kind, "it went wrong"))
     assert status >= 400 and "it went wrong" in str(body)

@@ -342,6 +342,7 @@ class Plan:
         self.message_entries: list[Entry] = []
         self._lanes: dict[tuple[str, bool], LexerState] = {}
         self._choices: dict[tuple[str, str, str], tuple[Entry, ...]] = {}
+        self._extended: tuple[tuple[Format, ...], Plan] | None = None
         self._add_rows(rows, named=named)
         for entry in entries:
             for opener in entry.openers:
@@ -368,8 +369,13 @@ class Plan:
         """Return this plan with more rows, which the parser tries after its own.
 
         If the rows add no marker, both plans share the compiled search. That makes a row for a single reply cheap.
+        The last plan is kept: a conversation is read with the same rows, message by message.
         """
+        rows = tuple(rows)
+        if self._extended is not None and list(map(id, self._extended[0])) == list(map(id, rows)):
+            return self._extended[1]
         plan = copy(self)
+        plan._extended = None
         plan.openers = {opener: list(entries) for opener, entries in self.openers.items()}
         plan.section_ends, plan.drops, plan.thinking = set(self.section_ends), set(self.drops), dict(self.thinking)
         plan.line_entries, plan.message_entries = list(self.line_entries), list(self.message_entries)
@@ -378,6 +384,7 @@ class Plan:
         if not plan._looks_like(self):
             plan._lanes = {}
             plan._watch_text()
+        self._extended = (rows, plan)
         return plan
 
     def _looks_like(self, other: Plan) -> bool:

@@ -14,7 +14,8 @@ from dragoman.formats.unmarked import RESIDUE
 
 _rows: dict[str, Format] = {row.name: row for row in ROWS}
 _aliases: dict[str, str] = {alias: row.name for row in ROWS for alias in row.aliases}
-_plans: dict[tuple[str, bool, bool], Plan] = {}
+_plans: dict[tuple[str, bool | None, bool], Plan] = {}
+"""By name, `loose` (None: the row alone) and `more_thinking`."""
 
 
 def names() -> list[str]:
@@ -77,14 +78,26 @@ def plan_for(
     """Return the plan of a format, or of all formats for `auto`. It is compiled on first use.
 
     With `loose`, `auto` leaves calls without a marker to the loose scanner, which sees the whole text.
-    A row that is passed as `name` or in `extra` need not be registered, and its plan is not cached.
+    A row that is passed as `name` or in `extra` need not be registered; its plan is cached only if it is.
     """
     if isinstance(name, Format):
-        plan = Plan([name], named=True, thinking=pairs(named=more_thinking))
+        plan = _plan_of_row(name, more_thinking=more_thinking)
     else:
         plan = _kept_plan(name, loose=loose, more_thinking=more_thinking)
     rows = tuple(extra)
     return plan.extend(rows) if rows else plan
+
+
+def _plan_of_row(row: Format, *, more_thinking: bool) -> Plan:
+    """The plan of this row alone, without what is read beside every named format."""
+    key = (row.name, None, more_thinking)
+    is_registered = _rows.get(row.name) is row
+    plan = _plans.get(key) if is_registered else None
+    if plan is None:
+        plan = Plan([row], named=True, thinking=pairs(named=more_thinking))
+        if is_registered:
+            _plans[key] = plan
+    return plan
 
 
 def _kept_plan(name: str, *, loose: bool, more_thinking: bool) -> Plan:

@@ -1,6 +1,6 @@
 """Somebody else swaps folders and files for links to the outside, as fast as they can, while the tools are at work.
 
-Another process does the swapping, 100,000 times in each test. A read gives what is inside or an error, and nothing is
+Another process does the swapping, 30,000 times in each test. A read gives what is inside or an error, and nothing is
 ever written outside. The control shows that the attack works: a check of the path, followed by an open, lets it out.
 """
 
@@ -22,7 +22,7 @@ from dragoman.builtin.files.search import grep
 from dragoman.builtin.files.tools import edit, glob, read, write
 from dragoman.tools import Error, ToolContext
 
-SWAPS = 100_000
+SWAPS = 30_000
 """Swaps in each test, at the least."""
 TRIES = 200
 """Rounds of attempts in each test, at the least, on a machine that is fast at swapping."""
@@ -134,10 +134,9 @@ def test_reading_and_writing_never_get_out(ground: Path) -> None:
 
 def test_a_check_of_the_path_alone_does_get_out(ground: Path) -> None:
     """The control: if nothing could come in between, the test above would show nothing."""
-    escapes = tries = 0
+    escapes = 0
     with swapping(ground) as goes_on:
-        while goes_on() or tries < TRIES:
-            tries += 1
+        while goes_on() or not escapes:  # the time limit of tests ends it
             path = ground / "folder/secret.txt"
             try:
                 if os.path.realpath(path).startswith(f"{ground}/"):

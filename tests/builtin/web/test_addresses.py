@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.builtin.web.addresses import (
     Refused,
@@ -103,7 +104,7 @@ def test_public_addresses_are_allowed(address: str) -> None:
     assert judge_address(ip_address(address)) == ""
 
 
-@pytest.mark.parametrize("address", REFUSED)
+@each_row("address", REFUSED)
 def test_other_addresses_are_refused_with_a_reason(address: str) -> None:
     assert len(judge_address(address)) > 10
 

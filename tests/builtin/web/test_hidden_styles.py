@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import each_row
 
 from dragoman.builtin.web.readable import to_readable
 
@@ -69,7 +69,7 @@ INLINE = (
 )
 
 
-@pytest.mark.parametrize("style", INLINE)
+@each_row("style", INLINE)
 def test_a_style_that_hides(style: str) -> None:
     pages = (
         f"<p>a<p style='{style}'>SECRET</p>b",
@@ -112,7 +112,7 @@ SELECTORS = (
 )
 
 
-@pytest.mark.parametrize("selector", SELECTORS)
+@each_row("selector", SELECTORS)
 def test_a_selector_that_finds_the_text(selector: str) -> None:
     page = f"<style>{selector}{{display:none}}</style>a<div><h1>b</h1><p id=i class='x z' data-k=v>SECRET</p></div>"
     found = to_readable(page)
@@ -159,7 +159,7 @@ SEEN = (
 )
 
 
-@pytest.mark.parametrize("page", SEEN)
+@each_row("page", SEEN)
 def test_a_style_that_leaves_the_text_visible(page: str) -> None:
     found = to_readable(page)
     assert "SEEN" in found.text
@@ -202,7 +202,7 @@ OTHER = (
 )
 
 
-@pytest.mark.parametrize("page", OTHER)
+@each_row("page", OTHER)
 def test_other_ways_to_hide_a_text(page: str) -> None:
     assert "SECRET" not in to_readable(f"before {page} after").text
 

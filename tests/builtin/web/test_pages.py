@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.builtin.web.fetch import decode, kind_of, media_type_of, read_page
 
@@ -34,7 +35,7 @@ CHARSETS = [
 ]
 
 
-@pytest.mark.parametrize(("data", "charset", "text"), CHARSETS)
+@each_row(("data", "charset", "text"), CHARSETS)
 def test_a_body_is_decoded_by_mark_header_or_guess(data: bytes, charset: str, text: str) -> None:
     assert decode(data, charset) == text
 

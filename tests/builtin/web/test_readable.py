@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.builtin.web.readable import to_readable
 
@@ -76,7 +77,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("source", "text"), SHAPES)
+@each_row(("source", "text"), SHAPES)
 def test_pages_become_text(source: str, text: str) -> None:
     assert to_readable(source, ADDRESS).text == text
 
@@ -122,7 +123,7 @@ HIDDEN = [
 ]
 
 
-@pytest.mark.parametrize("source", HIDDEN)
+@each_row("source", HIDDEN)
 def test_what_a_visitor_would_not_see_is_dropped_and_counted(source: str) -> None:
     found = to_readable(f"before {source} after")
     assert "SECRET" not in found.text
@@ -249,7 +250,7 @@ def count_steps(source: str) -> int:
     return steps
 
 
-@pytest.mark.parametrize("part", HEAVY)
+@each_row("part", HEAVY)
 def test_twice_the_page_is_at_most_twice_the_work(part: str) -> None:
     once, twice = count_steps(part * 500), count_steps(part * 1000)
     assert twice <= 2.2 * once + 200

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
 from tests.builtin.web.websites import fetcher, redirect, reply, site
+from tests.tables import each_row
 
 from dragoman.agent import Connection, Safety
 from dragoman.agent.agent import Agent
@@ -63,7 +63,7 @@ ASK = {"allow": ["fetch(domain:example.test)"], "ask": ["fetch(http://HOST/priva
 APPROVED = {"approver": True}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("safety", "location", "expected"),
     [
         (RULES, "/docs/b", FOLLOWED),

@@ -35,7 +35,7 @@ every_format = pytest.mark.parametrize("name", NAMES)
 _BASE = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-FEW = settings(_BASE, max_examples=4)
+FEW = settings(_BASE, max_examples=3)
 MANY = settings(_BASE, max_examples=150)
 # One of many examples that fails is made smaller for up to five minutes.
 SEARCH_LIMIT = 600

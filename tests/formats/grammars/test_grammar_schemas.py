@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.formats.grammars.asking import PING, WEATHER, accepts, allows
 from tests.formats.grammars.gbnf_engine import Gbnf
+from tests.tables import each_row
 
 from dragoman import formats
 from dragoman.args.loader import validate
@@ -96,7 +97,7 @@ VALUES: list[tuple[str, JsonObject, list[Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "good", "bad"), [row[1:] for row in VALUES], ids=[row[0] for row in VALUES])
+@each_row(("schema", "good", "bad"), [row[1:] for row in VALUES], ids=[row[0] for row in VALUES])
 def test_arguments_follow_their_schema(schema: JsonObject, good: list[Any], bad: list[Any]) -> None:
     for value in good:
         assert allows(dict(schema), value), value

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 
 from dragoman.types import (
     File,
@@ -198,7 +199,7 @@ def test_unsigned_thinking_is_known_as_such() -> None:
 # ---- options ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "options"),
     [
         ({"tool_choice": {"type": "auto"}}, {"tool_choice": "auto"}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 from tests.wire.judges import anthropic as judge
 from tests.wire.judges import scenes
 from tests.wire.rules import violations
@@ -140,7 +141,7 @@ def _words(result: ToolResult) -> str:
 SENT = judge.sent()
 
 
-@pytest.mark.parametrize(("label", "body", "words"), SENT, ids=[label for label, _, _ in SENT])
+@each_row(("label", "body", "words"), SENT, ids=[label for label, _, _ in SENT])
 def test_what_the_client_sends_is_understood_and_can_be_sent_on(
     label: str, body: dict[str, Any], words: dict[str, Any]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 from tests.wire.cohere.samples import PLAN, THOUGHT, WIRE
 from tests.wire.conversations import REQUESTS, describe
 from tests.wire.judges import cohere as judge
@@ -44,7 +45,7 @@ def test_where_reasoning_stood_is_remembered(label: str, extra: dict[str, Any]) 
     assert WIRE.decode_request(body).messages[1].parts[0] == Thinking(WORDS, extra)
 
 
-@pytest.mark.parametrize("case", REQUESTS)
+@each_row("case", REQUESTS)
 def test_strict_tools_fit_the_client(case: str) -> None:
     body = Cohere(Quirks(strict_tools=True)).encode_request(REQUESTS[case])
     judge.validate_request(body)

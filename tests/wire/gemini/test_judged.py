@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import each_row
 from tests.wire.judges import gemini as judge
 from tests.wire.rules import violations
 from tests.wire.rules.replies import Frame, reply_violations, stream_violations
@@ -172,13 +173,13 @@ def _words(result: ToolResult) -> str:
     return "".join(part.text for part in result.content if isinstance(part, Text))
 
 
-@pytest.mark.parametrize(("label", "body", "said"), SENT, ids=[label for label, _, _ in SENT])
+@each_row(("label", "body", "said"), SENT, ids=[label for label, _, _ in SENT])
 def test_the_server_understands_the_client(label: str, body: dict[str, Any], said: dict[str, Any]) -> None:
     request = GEMINI.decode_request(body, model=said["model"], stream=said["stream"])
     assert _say(request) == said
 
 
-@pytest.mark.parametrize(("label", "body", "said"), SENT, ids=[label for label, _, _ in SENT])
+@each_row(("label", "body", "said"), SENT, ids=[label for label, _, _ in SENT])
 def test_what_the_client_sent_is_sent_on(label: str, body: dict[str, Any], said: dict[str, Any]) -> None:
     """Through us, the request of an official client is still one, and says the same."""
     codec = registry.get("gemini", Quirks(json_schema=True, result_images=True, call_signatures=True))

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 from tests.wire.judges import anthropic, mistral, openai_chat, openai_responses
 from tests.wire.judges.samples import (
     BLOCKS,
@@ -377,7 +378,7 @@ WRONG_REQUESTS: dict[str, tuple[ModuleType, Body, str]] = {
 }
 
 
-@pytest.mark.parametrize("label", WRONG_REQUESTS)
+@each_row("label", WRONG_REQUESTS)
 def test_a_wrong_request_is_refused_with_the_place(label: str) -> None:
     judge, body, place = WRONG_REQUESTS[label]
     with pytest.raises(AssertionError, match=place):

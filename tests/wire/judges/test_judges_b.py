@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from google.genai.errors import UnknownApiResponseError
 from pydantic import ValidationError
+from tests.tables import each_row
 from tests.wire.judges import bedrock, cohere, gemini, ollama, scenes
 from tests.wire.judges.answers import (
     BEDROCK_END,
@@ -59,7 +60,7 @@ def respell(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize(("wire", "label", "body", "said"), SENT, ids=[f"{wire}-{label}" for wire, label, _, _ in SENT])
+@each_row(("wire", "label", "body", "said"), SENT, ids=[f"{wire}-{label}" for wire, label, _, _ in SENT])
 def test_what_a_client_sends_fits_its_own_types(
     wire: str, label: str, body: dict[str, Any], said: dict[str, Any]
 ) -> None:
@@ -328,9 +329,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("wire", "change", "why"), REFUSED, ids=[f"{row[0]}-{number}" for number, row in enumerate(REFUSED)]
-)
+@each_row(("wire", "change", "why"), REFUSED, ids=[f"{row[0]}-{number}" for number, row in enumerate(REFUSED)])
 def test_a_request_that_does_not_fit(wire: str, change: dict[str, Any], why: str) -> None:
     JUDGES[wire].validate_request(user_of(wire))
     with pytest.raises((AssertionError, ValidationError), match=why):

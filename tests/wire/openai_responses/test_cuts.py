@@ -52,7 +52,7 @@ def test_nothing_counts_behind_the_end() -> None:
 ALL = [*EVENTS, COMPLETED]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(number=st.integers(0, len(ALL) - 1), data=st.data(), new=junk)
 def test_no_frame_makes_reading_it_fail(number: int, data: st.DataObject, new: Any) -> None:
     path = data.draw(st.sampled_from(paths(ALL[number])))
@@ -64,7 +64,7 @@ def test_no_frame_makes_reading_it_fail(number: int, data: st.DataObject, new: A
     assert stream.feed(b"data: [DONE]\n\n") + stream.close() is not None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(path=st.sampled_from(paths(WHOLE)), new=junk)
 def test_no_body_makes_reading_it_fail(path: tuple[Any, ...], new: Any) -> None:
     body = replaced(WHOLE, path, new)

@@ -318,7 +318,7 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copy
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(path=st.sampled_from(paths(RICH)), new=junk)
 def test_no_body_makes_reading_it_fail(path: tuple[Any, ...], new: Any) -> None:
     body = replaced(RICH, path, new)

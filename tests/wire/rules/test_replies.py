@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
+from tests.tables import each_row
 from tests.wire.rules import WIRES
 from tests.wire.rules.cases_replies import REPLIES
 from tests.wire.rules.cases_streams import STREAMS
@@ -24,7 +25,7 @@ def test_a_valid_reply_and_a_valid_stream_break_no_rule(wire: str) -> None:
     assert stream_violations(wire, valid_stream(wire)) == []
 
 
-@pytest.mark.parametrize(("wire", "edit", "sentence"), _rows(REPLIES))
+@each_row(("wire", "edit", "sentence"), _rows(REPLIES))
 def test_a_broken_rule_of_a_reply_is_named(wire: str, edit: Edit, sentence: str) -> None:
     body = valid_reply(wire)
     edit(body)
@@ -33,7 +34,7 @@ def test_a_broken_rule_of_a_reply_is_named(wire: str, edit: Edit, sentence: str)
     assert found[0].startswith(sentence)
 
 
-@pytest.mark.parametrize(("wire", "edit", "sentence"), _rows(STREAMS))
+@each_row(("wire", "edit", "sentence"), _rows(STREAMS))
 def test_a_broken_rule_of_a_stream_is_named(wire: str, edit: Edit, sentence: str) -> None:
     frames = valid_stream(wire)
     edit(frames)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import each_row
 from tests.wire.rules import WIRES, cases_claude, cases_openai, cases_others, violations
 from tests.wire.rules.edits import Edit, Row, all_of, drop, put
 from tests.wire.rules.replies import reply_violations, stream_violations
@@ -31,7 +32,7 @@ def test_a_valid_request_breaks_no_rule(wire: str) -> None:
     assert violations(wire, valid(wire)) == []
 
 
-@pytest.mark.parametrize(("wire", "edit", "sentence"), ROWS)
+@each_row(("wire", "edit", "sentence"), ROWS)
 def test_a_broken_rule_is_named(wire: str, edit: Edit, sentence: str) -> None:
     body = valid(wire)
     edit(body)

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 
 from dragoman.errors import ConfigError
 from dragoman.types import Tool
@@ -43,8 +44,8 @@ def test_plain_schemas_go_out_as_they_are(schema: dict[str, Any], target: str) -
     assert not compiled.undo
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("nothing", [{}, None, True])
+@each_row("target", TARGETS)
+@each_row("nothing", [{}, None, True])
 def test_a_tool_without_parameters(nothing: Any, target: str) -> None:
     compiled = compile_(nothing, target)
     assert compiled.losses == ()
@@ -404,7 +405,7 @@ CONSTRUCTIONS: list[tuple[str, Any, str, Any, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "target", "expected", "report"),
     [row[1:] for row in CONSTRUCTIONS],
     ids=[f"{row[0]} for {row[2]}" for row in CONSTRUCTIONS],
@@ -578,8 +579,8 @@ def test_requirements_as_a_union_inside_an_object_are_said_in_words() -> None:
     }
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
+@each_row("target", TARGETS)
+@each_row(
     "root",
     [
         {"properties": {"q": {"type": "string"}}, "required": ["q"]},
@@ -597,8 +598,8 @@ def test_the_root_becomes_a_plain_object(root: dict[str, Any], target: str) -> N
     assert compiled.schema == compile_(plain, target).schema
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
+@each_row("target", TARGETS)
+@each_row(
     ("parameters", "why"),
     [
         (False, "its parameters are not a JSON Schema"),

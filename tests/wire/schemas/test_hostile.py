@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.tables import each_row
 from tests.wire.schemas.dialects import faults_of, nodes
 
 from dragoman.jsonschema.references import MOST_NODES
@@ -82,8 +83,8 @@ HOSTILE = {
 }
 
 
-@every_target
-@pytest.mark.parametrize("name", HOSTILE)
+@each_row("target", TARGETS)
+@each_row("name", HOSTILE)
 def test_hostile_schemas_are_cut_or_left_out(name: str, target: str) -> None:
     compiled = compile_schema(Tool("x", parameters=HOSTILE[name]), target)
     if compiled.schema is None:

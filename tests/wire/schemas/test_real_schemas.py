@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import jsonschema_rs
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
+from tests.tables import each_row
 from tests.wire.schemas.dialects import as_json_schema, faults_of
 
 from dragoman.types import Tool
@@ -78,8 +79,8 @@ SEARCH_FILES = {
 SCHEMAS = {"order": Order.model_json_schema(), "folder": Folder.model_json_schema(), "files": SEARCH_FILES}
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", SCHEMAS)
+@each_row("target", TARGETS)
+@each_row("name", SCHEMAS)
 def test_real_schemas_become_what_each_target_takes(name: str, target: str) -> None:
     compiled = compile_schema(Tool(name, parameters=SCHEMAS[name]), target)
     assert compiled.schema is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
@@ -342,10 +343,8 @@ class _Reading:
         if "+" in self.traits:
             kinds = tuple("tree" if kind in READ_KINDS else kind for kind in kinds)
             rest = "tree" if rest in READ_KINDS else rest
-        for place, index in enumerate(dict.fromkeys(self.operands)):
-            kind = kinds[place] if place < len(kinds) else rest
-            if self.operands.count(index) > 1:
-                kind = rest
+        for place, (index, times) in enumerate(Counter(self.operands).items()):
+            kind = kinds[place] if place < len(kinds) and times == 1 else rest
             if not kind:
                 self._fail(index, f"`{self.words[index]}` is one operand more than is known to be harmless")
             else:
