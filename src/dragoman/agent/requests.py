@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from dragoman.agent.config import RunConfig, SeededNonces
-from dragoman.agent.records import canonical
 from dragoman.agent.replies import judge_failure, learn_from, rejects_tools
 from dragoman.extraction.tool_mode import (
     ComposedRequest,
@@ -19,24 +18,8 @@ from dragoman.extraction.tool_mode import (
 )
 from dragoman.providers import Endpoint, Fact
 from dragoman.toolset import Toolset
-from dragoman.types import Failure, InvalidCall, Message, Text, Tool, ToolCall, ToolModeName, ToolResult
+from dragoman.types import Failure, InvalidCall, Message, Text, ToolCall, ToolModeName
 from dragoman.wire.options import read_choice
-
-# --------------------------------------------------------------------------------------------------------------------
-# Untrusted text that exists before the conversation: the definitions of tools that come from servers.
-
-_FOREIGN = "mcp:"
-
-
-def untrusted_tool_texts(tools: Iterable[Tool]) -> list[Message]:
-    """Return the definitions of untrusted tools as messages, so that the echo guard finds calls copied from them."""
-    return [
-        Message("tool", [ToolResult("", f"the definition of {tool.name}", text)])
-        for tool in tools
-        if str(tool.metadata.get("origin", "")).startswith(_FOREIGN)
-        for text in (tool.description, canonical(tool.parameters).decode("utf-8", "replace"))
-    ]
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # Requests of a run: endpoint, tool mode and options. Failures of the endpoint can change all three.
