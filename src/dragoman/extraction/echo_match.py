@@ -300,10 +300,13 @@ class Search:
         for found in self._compile("alike")[0].finditer(text):
             self._budget.spend(2 + len(self._pattern.leaves))
             start, end = found.span(1)
-            is_named = self._is_named(text[max(0, start - 60) : start])
+            # After a bracket that closes, the name is one only if another opens.
+            is_named = text[start - 1 : start] not in (CLOSE, EMPTY) and self._is_named(
+                text[max(0, start - 60) : start]
+            )
             if not is_named and not _opens(text, end):
                 continue
-            if self._spread.follow(end, end + far) or self._spread.follow_bare(text, end, end + far):
+            if self._spread.follow_open(text, end, end + far) or self._spread.follow_bare(text, end, end + far):
                 if not self._repeats_own(text, start, end, number):
                     yield PART
             elif (
@@ -548,6 +551,30 @@ class SpreadArguments:
         """Whether each argument has a place with its key in this part of the text."""
         return all(_has_between(places, start, end) for places in self._keyed)
 
+    def follow_open(self, text: str, start: int, end: int) -> bool:
+        """Whether the arguments follow a name. If it has brackets, as in code, they are inside of these."""
+        if not self.follow(start, end):
+            return False
+        if text[start : start + 1] != OPEN:
+            return True
+        closing = self._find_closing(text, start, end)
+        return self.follow(start, closing) or all(
+            word in MARKUP_WORDS for word in split_words(text[start:closing]) if word
+        )
+
+    def _find_closing(self, text: str, start: int, end: int) -> int:
+        """Return the place of the bracket that closes the one at `start`. What the view merges stays open."""
+        depth = 0
+        for bracket in _any_bracket_in(text, start, end):
+            self._budget.spend(1)
+            if bracket[0] == OPEN:
+                depth += 1
+            elif bracket[0] == CLOSE and not _is_count(text, bracket.start()):
+                depth -= 1
+                if depth <= 0:
+                    return bracket.start()
+        return end
+
     def follow_bare(self, text: str, name_end: int, end: int) -> bool:
         """Whether the values are in the brackets after the name, without keys, as in a line of code."""
         if self._is_compact or self._says < _LEAST_BARE or text[name_end : name_end + 1] != OPEN:
@@ -558,6 +585,12 @@ class SpreadArguments:
 
 
 _any_bracket = re.compile(r"[{}@]").search
+_any_bracket_in = re.compile(r"[{}]").finditer
+
+
+def _is_count(text: str, place: int) -> bool:
+    """Whether the closing bracket at this place belongs to a letter or number that counts: a) and 1)."""
+    return text[place - 2 : place - 1] in MARKS and text[place - 1].isalnum()
 
 
 def _has_between(places: list[int], start: int, end: int) -> bool:

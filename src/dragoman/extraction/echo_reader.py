@@ -28,6 +28,7 @@ _holds_results = re.compile(
 _FOREIGN = "mcp:"
 """The origin of a tool that a server defines, with the name of the server."""
 _OPAQUE = ("item", "block", "part", "citations", "annotations")
+_OF_THE_MODEL = ("audio", "content", "function_call", "parts", "reasoning", "thinking", "thought", "tool_calls")
 _may_hold_calls = re.compile(r"[{(<\[]")
 
 
@@ -74,6 +75,8 @@ class EchoReader:
             self._read_part(part, message.role)
             if not isinstance(part, ToolResult):
                 self._read_opaque(part)
+        if message.role == "assistant":
+            self._read_annotations(message.extra)
         if message.role == "assistant" and not any(isinstance(part, ToolCall) for part in message.parts):
             # Calls beside those of the wire are text.
             for part in message.parts:
@@ -131,6 +134,13 @@ class EchoReader:
                     name = held.get("name") if isinstance(held, Mapping) else ""
                     self._add_result(held, str(name or ""), "")
 
+    def _read_annotations(self, extra: Mapping[str, object]) -> None:
+        """Add what the wire gives beside an answer, such as sources, except what the model wrote itself."""
+        for data in extra.values():
+            for key, held in data.items() if isinstance(data, Mapping) else ():
+                if isinstance(held, Mapping | list) and not str(key).startswith(_OF_THE_MODEL):
+                    self._add_result(held, "", "")
+
     def _note(self, call: ToolCall) -> None:
         self._names[call.wire_id or call.id] = self._names[call.id] = call.name
         self.index.add_own(call)
@@ -179,9 +189,12 @@ def strings(value: object, cut: Callable[[], None] = lambda: None) -> Iterator[s
         if isinstance(each, str):
             characters += len(each)
             yield each if _data_address(each) is None else _read_address(each)
-        elif isinstance(each, Mapping):
+        elif isinstance(each, Mapping) and each:
+            # The brackets show that what is inside belongs together, as in a call.
+            pending.append("}")
             for key, inner in reversed(list(each.items())):
                 pending += (_read_data(inner) if key == "data" and isinstance(inner, str) else inner, str(key))
+            pending.append("{")
         elif isinstance(each, list | tuple):
             pending += reversed(each)
         else:

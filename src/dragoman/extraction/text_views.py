@@ -117,7 +117,10 @@ _terminal_code = re.compile(
     r"(?:\x1b\[|\x9b)[0-9;:?<=>!]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b\x9c]*+(?:\x07|\x1b\\|\x9c)|\x1b[()*+\-./][0-9A-Za-z]"
 )
 _entity = re.compile(r"&[#a-zA-Z]")
-_percent_code = re.compile(r"%[0-9a-fA-F]{2}")
+_escape_entity = re.compile(r"&#(?:0{0,5}27|[xX]0{0,5}1[bB])(?![0-9a-fA-F]);?")
+"""HTML has no such character, and a terminal has."""
+_percent_code = re.compile(r"%(?:[0-9a-fA-F]{2}|[uU][0-9a-fA-F]{4})")
+_long_percent_code = re.compile(r"%[uU]([0-9a-fA-F]{4})")
 # Match only from the first backslash of a run. Otherwise a long run would be tried from each position. The backslash
 # comes before the condition on the character before it: so the search skips everything else quickly.
 _control_escape = re.compile(r"\\(?<!\\\\)\\*+[nrbfvtNRBFVT]")
@@ -140,7 +143,12 @@ _number_form = re.compile(
 _surrogates = re.compile("[\ud800-\udfff]")
 # The label of a code block names a language. A tool may have the same name, but ```bash is not a call of it.
 _label = r"[ \t]*(?!tool|json|function)[\w+#.\-]+[ \t]*(?=\n|\Z)"
-_line_number = re.compile(r"^[ \t]*(\d{1,6})(?:\t|[|:] ?| )", re.MULTILINE)
+# As editors and lists write it: 7| and 7) and [7] and L7. And as grep does: a.txt:7: and a.txt-7-. The line break is a
+# part of the match: so the search skips everything else quickly.
+_line_numbers = (
+    re.compile(r"\n[ \t]*[\[(L]?(\d{1,7})(?:\t|[\])|:→] ?| |\.(?!\d) ?)"),
+    re.compile(r"\n[^\s:]{1,200}?[:\-](\d{1,7})[:\-]"),
+)
 _fence_labels = {fence: re.compile(fence + _label) for fence in ("```", "~~~")}
 
 
@@ -177,11 +185,11 @@ def decode(text: str) -> str:
             text = _simplify(text)
         before = text
         if "&" in text and _entity.search(text):
-            text = unescape_html(text)
+            text = unescape_html(_escape_entity.sub("\x1b", text))
         if "\\" in text:
             text = _read_codes(text)
         if "%" in text and _percent_code.search(text):
-            text = unquote(text, errors="replace")
+            text = unquote(_long_percent_code.sub(lambda code: chr(int(code[1], 16)), text), errors="replace")
         if text == before:
             break
     # Last, because it reveals no further escape: it removes all backslashes before a letter.
@@ -218,14 +226,23 @@ def view(unescaped: str) -> str:
 
 def _drop_line_numbers(text: str) -> str:
     """Remove the line numbers that file tools add. Only consecutive numbers are line numbers."""
-    found = list(_line_number.finditer(text))
+    if "\n" not in text:
+        return text
+    for pattern in _line_numbers:
+        text = _drop_numbers(text, pattern)
+    return text
+
+
+def _drop_numbers(text: str, pattern: re.Pattern[str]) -> str:
+    found = list(pattern.finditer("\n" + text))
     numbers = [int(each[1]) for each in found]
     pieces: list[str] = []
     position = 0
     for place, each in enumerate(found):
         if numbers[place] + 1 in numbers[place + 1 : place + 2] or numbers[place] - 1 in numbers[place - 1 : place]:
+            # In the text itself, the line break is one place further to the left, and it stays.
             pieces.append(text[position : each.start()])
-            position = each.end()
+            position = each.end() - 1
     return "".join((*pieces, text[position:])) if pieces else text
 
 
@@ -358,16 +375,31 @@ _empty_element = re.compile(
     r"<([a-z][\w:.\-]{0,40})(?:\s[^<>]{0,300})?>\s{0,20}</\1>|<[a-z][\w:.\-]{0,40}(?:\s[^<>]{0,300})?/>", re.IGNORECASE
 )
 _comments = (("<!--", "-->"), ("/*", "*/"), ("<?", "?>"))
-_LEAST_BASE64, _LEAST_PLAIN = 24, 10
+_LEAST_BASE64 = 24
 _ALPHABET = bytes.maketrans(b"-_", b"+/")
 _NO_BASE64 = bytes(
     code for code in range(256) if not chr(code).isascii() or not (chr(code).isalnum() or chr(code) in "+/-_")
 )
 # What joins the lines of encoded text and has a character of the alphabet.
 _JOINTS = (b"\n-- ", b"\n- ", b"\n// ", b'" +', b"' +", b'+ "', b"+ '")
-_KINDS = bytes(ord("a") if code in (9, 10, 13) or 32 <= code < 127 else 0 for code in range(256))
-"""Maps every byte of plain text to the same byte."""
-_PLAIN = b"a" * _LEAST_PLAIN
+_KINDS = bytes(
+    ord(
+        "a"
+        if code in (9, 10, 13) or 32 <= code < 127
+        else "c"
+        if 0x80 <= code < 0xC0
+        else "2"
+        if 0xC2 <= code < 0xE0
+        else "3"
+        if 0xE0 <= code < 0xF0
+        else "4"
+        if 0xF0 <= code < 0xF5
+        else "-"
+    )
+    for code in range(256)
+)
+"""Maps the bytes of ASCII text to `a`, and those of other characters to their length and `c`."""
+_PLAIN = (b"a" * 12, b"2c" * 8, b"3cc" * 5, b"4ccc" * 4)
 _plain_octets = re.compile(rb"[\t\n\r\x20-\x7e\x80-\xf4]{16,}+").findall
 
 
@@ -443,15 +475,19 @@ def _decode_base64(text: str) -> str:
     alignments is decoded. What is not encoded decodes to octets that are no text."""
     octets = text.encode("ascii", "ignore")
     for joint in _JOINTS:
-        octets = octets.replace(joint, b" ")
+        if joint in octets:
+            octets = octets.replace(joint, b" ")
     digits = octets.translate(_ALPHABET, _NO_BASE64)
     found: list[str] = []
     for first in range(4) if len(digits) >= _LEAST_BASE64 else ():
         octets = a2b_base64(digits[first : first + (len(digits) - first) // 4 * 4])
         if b"\0" in octets:
             octets = octets.replace(b"\0", b"")
-        if _PLAIN in octets.translate(_KINDS):
-            found += [
-                each.decode("utf-8", "ignore") for each in _plain_octets(octets) if _PLAIN in each.translate(_KINDS)
-            ]
+        if _is_plain(octets):
+            found += [each.decode("utf-8", "ignore") for each in _plain_octets(octets) if _is_plain(each)]
     return "\n".join(found)
+
+
+def _is_plain(octets: bytes) -> bool:
+    kinds = octets.translate(_KINDS)
+    return any(plain in kinds for plain in _PLAIN)
