@@ -10,8 +10,8 @@ use text mode there.
 Untrusted content is every string of every tool result: texts, names and text data of files, addresses, keys and values
 of structured data (`echo_reader` collects them, also from tools that the provider ran, and from user messages that
 carry results in text mode). So are summaries of results, the task that another agent wrote after it read such content,
-and the definition of every tool marked `untrusted`. The user may paste content of others into a message. Nobody can
-tell it from an instruction of the user, so a call in a message of the user asks and is never refused, unless
+and the definition of every tool of a server or marked `untrusted`. The user may paste content of others into a message.
+Nobody can tell it from an instruction of the user, so a call in a message of the user asks and is never refused, unless
 `include_user` says that these messages are untrusted.
 
 What counts as an echo. `EchoIndex.judge` compares the call with each text and returns a kind:
@@ -20,8 +20,9 @@ What counts as an echo. `EchoIndex.judge` compares the call with each text and r
   brackets, with only words of wrappers in between and nothing after the last value that could be another argument. Two
   shortcuts: the text contains the call as the model wrote it; or a call without arguments is in a known wrapper.
 - `similar`: the same with foreign words in between, with changed characters, with other keys or without keys (code and
-  logs are full of `name(value)`), with a value that the model made longer, or with fewer arguments than the model wrote
-  (a copy may have an optional argument more).
+  logs are full of `name(value)`), with a value that the model made longer, with fewer arguments than the model wrote
+  (a copy may have an optional argument more), or with more: then each key has its value, at most
+  `FAR` (32,768) characters from the name.
 - `none`: everything else. A value alone is never an echo: tools are meant to work with paths, commands and addresses
   that the model read in a file. A call is also not an echo if the model made it before the content arrived, because a
   result may repeat the call that produced it; nor if the similar call at that place of the content is such an earlier
@@ -32,27 +33,30 @@ asks in both cases: such calls are often in code and logs, but a planted one may
 similar call because it may well be legitimate, and a person sees the difference.
 
 Normalisation. Copies differ in quotes, escapes and layout, so call and content pass through the same views (see
-`text_views`). `readings` gives the other texts that a model may see in a content: quoted-printable and base64 decoded,
-comments and tags removed. `unescape` lowers the case, decodes entities, backslash and percent escapes up to three
-levels deep, writes numbers in one form, and removes terminal codes, invisible characters and compatibility forms.
-`view` keeps letters and digits and reduces everything between them to one of four marks: open, close, an empty pair, a
-blank. `compact` also removes the blanks, for copies whose words are split. If a value consists only of punctuation, the
-views cannot show it: an exact match of the rest then counts as similar. A call may be split over neighbouring results,
-so the ends of consecutive results are indexed a second time, joined.
+`text_views`). `decode` reads entities, backslash and percent escapes up to three levels deep, and removes terminal
+codes, line numbers, invisible characters and compatibility forms. `readings` gives the other texts that a model may see
+in a decoded content: quoted-printable and base64 decoded, comments and tags removed. `lower` lowers the case, and
+writes numbers in one form. `view` keeps letters and digits and reduces everything between them to one of four marks:
+open, close, an empty pair, a blank. `compact` also removes the blanks, for copies whose words are split. If a value
+consists only of punctuation, the views cannot show it: an exact match of the rest then counts as similar. A call may be
+split over neighbouring results, so the ends of consecutive results are indexed a second time, joined.
 
 Thresholds (in `echo_match`). A match with foreign words is similar from a score of `ALIKE` (0.85), which follows from
 the share of matched characters. A match with changed characters is similar if it has that share of the keys and values,
 or if at most `_FEW_EDITS` (10) characters changed and they are at most 35 % of values of 20 characters or more. Values
-of fewer than `LEAST_VALUES` (4) characters in total are never similar: they would match by chance.
+of fewer than `LEAST_VALUES` (4) characters in total are similar only with their keys, close to the name: they would
+match by chance.
 `benchmarks/echo_attacks.py` measures how many planted calls run and how many legitimate calls are stopped.
 
-Cost bound. An attacker must not be able to make the guard slow. `add` only unescapes a text. `judge` skips each text
+Cost bound. An attacker must not be able to make the guard slow. `add` only decodes a text. `judge` skips each text
 whose letters and digits do not contain the name, and builds the view of a text once. `echo_match.Budget` grants each
 search 20,000 units plus a quarter of the length of the text, and `Allowance` all searches for one reply together
 `_FREE_WORK` units plus half the length of the index and the calls, for at most `_MOST_CALLS` different calls. So the
 work is linear. A text that exhausts its budget has thousands of places that nearly match; it counts as similar, so the
 guard asks. So does each call that is left when the allowance is used up. The index holds at most `limit` bytes (8 MiB).
-Beyond that it reduces the oldest texts to the surroundings of tool names, and only then forgets whole texts.
+Beyond that it reduces the oldest texts to the surroundings of tool names, as far as a search looks: nothing is lost but
+calls of more than `FAR` characters. Only then it forgets whole texts, and notes the tools that they name. A call that
+may have been lost is `similar`.
 """
 
 from __future__ import annotations
@@ -190,7 +194,7 @@ class Segment:
 class EchoIndex:
     """The untrusted content of a conversation. It answers whether a call was copied from it.
 
-    `add` only unescapes a text. The expensive view of a text is built once, when a call is judged whose name occurs in
+    `add` only decodes a text. The expensive view of a text is built once, when a call is judged whose name occurs in
     the text. Above `limit` bytes of memory the oldest texts are reduced to the surroundings of the names of the offered
     tools. If that is not enough, the oldest texts are removed, and calls of the tools that they name are similar.
     """

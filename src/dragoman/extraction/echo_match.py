@@ -552,15 +552,17 @@ class SpreadArguments:
         return all(_has_between(places, start, end) for places in self._keyed)
 
     def follow_open(self, text: str, start: int, end: int) -> bool:
-        """Whether the arguments follow a name. If it has brackets, as in code, they are inside of these."""
+        """Whether the arguments follow a name. If it has brackets with a key, as in code, they are inside of these.
+
+        Without a key inside, the bracket that closes may belong to a text: a list, or a smiley.
+        """
         if not self.follow(start, end):
             return False
         if text[start : start + 1] != OPEN:
             return True
         closing = self._find_closing(text, start, end)
-        return self.follow(start, closing) or all(
-            word in MARKUP_WORDS for word in split_words(text[start:closing]) if word
-        )
+        inside = text[start:closing]
+        return self.follow(start, closing) or not any(group[0].key in inside for group in self._groups)
 
     def _find_closing(self, text: str, start: int, end: int) -> int:
         """Return the place of the bracket that closes the one at `start`. What the view merges stays open."""

@@ -214,7 +214,7 @@ def _schema_texts(schema: object) -> Iterator[str]:
         if isinstance(each, str):
             yield each
         elif isinstance(each, Mapping):
-            pending += [inner for key, inner in reversed(each.items()) if key not in _NO_TEXT]
+            pending += [inner for key, inner in reversed(list(each.items())) if key not in _NO_TEXT]
         elif isinstance(each, list | tuple):
             pending += reversed(each)
 
