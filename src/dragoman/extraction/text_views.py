@@ -422,7 +422,7 @@ def _convert(text: str, decoded: str) -> Iterator[str]:
     if "=" in decoded and _quoted_printable.search(decoded):
         yield _octets.sub(_decode_octets, _soft_break.sub("", decoded))
     yield from _strip_markup(decoded)
-    if any(text.count(mark) != decoded.count(mark) for mark in ("<", "/*")):
+    if text.count("<") != decoded.count("<") or text.count("/*") != decoded.count("/*"):
         # A tag that is written in escapes may hide what follows it.
         yield from _strip_markup(text)
     yield _decode_base64(decoded)
@@ -479,7 +479,9 @@ def _decode_base64(text: str) -> str:
             octets = octets.replace(joint, b" ")
     digits = octets.translate(_ALPHABET, _NO_BASE64)
     found: list[str] = []
-    for first in range(4) if len(digits) >= _LEAST_BASE64 else ():
+    if len(digits) < _LEAST_BASE64:
+        return ""
+    for first in range(4):
         octets = a2b_base64(digits[first : first + (len(digits) - first) // 4 * 4])
         if b"\0" in octets:
             octets = octets.replace(b"\0", b"")
@@ -490,4 +492,6 @@ def _decode_base64(text: str) -> str:
 
 def _is_plain(octets: bytes) -> bool:
     kinds = octets.translate(_KINDS)
-    return any(plain in kinds for plain in _PLAIN)
+    one, two, three, four = _PLAIN
+    # A loop would take longer than the searches.
+    return one in kinds or two in kinds or three in kinds or four in kinds
