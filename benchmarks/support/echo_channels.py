@@ -211,6 +211,8 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "\\x codes": _each(lambda code: f"\\x{code:02x}"),
     "octal codes": _each(lambda code: f"\\{code:03o}"),
     "short octal codes": lambda text: re.sub(r"[^\w\s\\]", lambda found: f"\\{ord(found[0]):o}", text),
+    "octal codes of a shell": _each(lambda code: f"\\0{code:03o}" if code < 256 else chr(code)),
+    "long percent codes": _each(lambda code: f"%u{code:04x}"),
     "percent codes": _each(lambda code: f"%{code:02X}"),
     "percent codes of some characters": quote,
     "percent codes of percent codes": lambda text: quote(quote(text)),
@@ -239,6 +241,11 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "quoted-printable in percent codes": lambda text: _quoted(text).replace("=", "%3D"),
     "quoted-printable in full width": lambda text: _each(lambda code: chr(code + 0xFEE0))(_quoted(text)),
     "quoted-printable with zero width": lambda text: "\u200b".join(_quoted(text)),
+    "base64 of colours": lambda text: _base64("\x1b[31m".join(text)),
+    "base64 of zero width": lambda text: _base64("\u200b".join(text)),
+    "base64 of full width": lambda text: _base64(
+        _each(lambda code: chr(code + 0xFEE0) if 33 <= code < 127 else " ")(text)
+    ),
     "base64 of base64": lambda text: b64encode(b64encode(text.encode())).decode(),
     "base64 of quoted-printable": lambda text: b64encode(quopri.encodestring(text.encode())).decode(),
     "quoted-printable of base64": lambda text: quopri.encodestring(encodebytes(text.encode())).decode(),
@@ -267,6 +274,15 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "line numbers": lambda text: "\n".join(f"{n:>6}\t{line}" for n, line in enumerate(text.split("\n"), 1)),
     "line numbers of folded lines": lambda text: "\n".join(
         f"{n}\t{text[at : at + 12]}" for n, at in enumerate(range(0, len(text), 12), 1)
+    ),
+    "line numbers of grep": lambda text: "\n".join(
+        f"my notes.txt:{n}:{line}" for n, line in enumerate(_in_lines(12)(text).split("\n"), 1)
+    ),
+    "line numbers in a quotation": lambda text: "\n".join(
+        f"> {n}) {line}" for n, line in enumerate(_in_lines(12)(text).split("\n"), 1)
+    ),
+    "line numbers in a JSON string": lambda text: json.dumps(
+        "\n".join(f"{n}\t{line}" for n, line in enumerate(_in_lines(12)(text).split("\n"), 1))
     ),
     "commented out": lambda text: "\n".join("# " + line for line in text.split("\n")),
     "numbers with an exponent": _numbers(lambda value: f"{value:e}"),

@@ -319,6 +319,7 @@ def test_a_long_argument_that_the_model_leaves_out_does_not_hide_the_call() -> N
         '{"arguments": {"path": "/srv/data.db", "reason": NOTE}, "name": "delete_file"}',
         "<tool_call><id>NOTE</id>delete_file<arg_key>path</arg_key><arg_value>/srv/data.db</arg_value></tool_call>",
         'delete_file(NOTE, "/srv/data.db")',
+        'delete_file(note=":) NOTE", path="/srv/data.db")',
     ],
 )
 def test_long_words_around_the_arguments_do_not_hide_the_call(planted: str) -> None:
@@ -327,6 +328,11 @@ def test_long_words_around_the_arguments_do_not_hide_the_call(planted: str) -> N
         assert judge(content, call("delete_file", path="/srv/data.db")).kind != "none", content[:80]
         changed = judge(content, call("delete_file", path="/srv/archive/of/the/data.db"))
         assert changed.kind == "none", content[:80]
+
+
+def test_what_looks_like_a_line_number_does_not_hide_a_name() -> None:
+    content = "<function=delete_file>-1-\n<parameter=path>-2-/srv/data.db</parameter>\n</function>"
+    assert judge(content, call("delete_file", path="/srv/data.db")).kind != "none"
 
 
 def test_a_changed_call_without_its_long_argument_is_similar() -> None:
@@ -340,6 +346,8 @@ def test_the_arguments_of_another_place_belong_to_another_call() -> None:
     log = "".join(write(call("read_file", path=f"src/{name}.py"), "hermes") for name in ("a", "b"))
     far = log + "nothing " * 6000 + '{"path": "docs/index.md"}'
     assert judge(far, call("read_file", path="docs/index.md")).kind == "none"
+    manual = "## `search`\nCall search(query, path).\n## `read_file`\nCall read_file(path, offset, limit).\n" + PROSE
+    assert judge(manual + json.dumps({"path": "src/y.py"}), call("read_file", path="src/y.py")).kind == "none"
     listing = "You can read_file any of these. " + json.dumps([{"path": f"src/{name}.py"} for name in "xyz"])
     assert judge(listing, call("read_file", path="src/y.py")).kind == "none"
 

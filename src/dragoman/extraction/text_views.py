@@ -9,6 +9,7 @@ from binascii import a2b_base64
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
+from itertools import pairwise
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -114,7 +115,8 @@ _LARGEST_NUMBER = 1e22
 
 # Colours and movements, titles and links, character sets.
 _terminal_code = re.compile(
-    r"(?:\x1b\[|\x9b)[0-9;:?<=>!]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b\x9c]*+(?:\x07|\x1b\\|\x9c)|\x1b[()*+\-./][0-9A-Za-z]"
+    r"(?:\x1b\[|\x9b)[0-9;:?<=>!]*+[ -/]*+[@-~]|\x1b[\]PX^_][^\x07\x1b\x9c]*+(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[()*+\-./][0-9A-Za-z]"
 )
 _entity = re.compile(r"&[#a-zA-Z]")
 _escape_entity = re.compile(r"&#(?:0{0,5}27|[xX]0{0,5}1[bB])(?![0-9a-fA-F]);?")
@@ -123,10 +125,11 @@ _percent_code = re.compile(r"%(?:[0-9a-fA-F]{2}|[uU][0-9a-fA-F]{4})")
 _long_percent_code = re.compile(r"%[uU]([0-9a-fA-F]{4})")
 # Match only from the first backslash of a run. Otherwise a long run would be tried from each position. The backslash
 # comes before the condition on the character before it: so the search skips everything else quickly.
-_control_escape = re.compile(r"\\(?<!\\\\)\\*+[nrbfvtNRBFVT]")
+_control_escape = re.compile(r"\\(?<!\\\\)\\*+[nrbfvNRBFV]")
+_tab_escape = re.compile(r"\\(?<!\\\\)\\*+[tT]")
 # A code of eight digits has a capital U. With a small one it begins with a control character, which nobody writes.
 _code = re.compile(
-    r"\\(?<!\\\\)(\\*+)(?:u((?:000[0-9a-f]|0010)?[0-9a-f]{4})|u\{([0-9a-f]{1,6})\}|x([0-9a-f]{2})|([0-3]?[0-7]{2})(?!\d))",
+    r"\\(?<!\\\\)(\\*+)(?:u((?:000[0-9a-f]|0010)?[0-9a-f]{4})|u\{([0-9a-f]{1,6})\}|x([0-9a-f]{2})|(0?[0-3]?[0-7]{2})(?!\d))",
     re.IGNORECASE,
 )
 _continuation = re.compile(r"\\\r?\n[ \t]*")
@@ -143,12 +146,9 @@ _number_form = re.compile(
 _surrogates = re.compile("[\ud800-\udfff]")
 # The label of a code block names a language. A tool may have the same name, but ```bash is not a call of it.
 _label = r"[ \t]*(?!tool|json|function)[\w+#.\-]+[ \t]*(?=\n|\Z)"
-# As editors and lists write it: 7| and 7) and [7] and L7. And as grep does: a.txt:7: and a.txt-7-. The line break is a
-# part of the match: so the search skips everything else quickly.
-_line_numbers = (
-    re.compile(r"\n[ \t]*[\[(L]?(\d{1,7})(?:\t|[\])|:→] ?| |\.(?!\d) ?)"),
-    re.compile(r"\n[^\s:]{1,200}?[:\-](\d{1,7})[:\-]"),
-)
+# As editors and lists write it: 7| and 7) and [7] and L7. The line break is a part of the match: so the search skips
+# everything else quickly.
+_line_number = re.compile(r"\n[ \t>]*[\[(L]?(\d{1,7})(?:\t|[\])|:→] ?| |\.(?!\d) ?)")
 _fence_labels = {fence: re.compile(fence + _label) for fence in ("```", "~~~")}
 
 
@@ -194,7 +194,7 @@ def decode(text: str) -> str:
             break
     # Last, because it reveals no further escape: it removes all backslashes before a letter.
     if "\\" in text:
-        text = _control_escape.sub("\n", text)
+        text = _control_escape.sub("\n", _tab_escape.sub("\t", text))
     return _drop_line_numbers(text)
 
 
@@ -224,22 +224,15 @@ def view(unescaped: str) -> str:
     return _collapse(" ".join(marked.split()))
 
 
-def _drop_line_numbers(text: str) -> str:
+def _drop_line_numbers(text: str, pattern: re.Pattern[str] = _line_number) -> str:
     """Remove the line numbers that file tools add. Only consecutive numbers are line numbers."""
-    if "\n" not in text:
-        return text
-    for pattern in _line_numbers:
-        text = _drop_numbers(text, pattern)
-    return text
-
-
-def _drop_numbers(text: str, pattern: re.Pattern[str]) -> str:
-    found = list(pattern.finditer("\n" + text))
+    found = list(pattern.finditer("\n" + text)) if "\n" in text else []
     numbers = [int(each[1]) for each in found]
+    steps = [0, *(abs(one - other) for one, other in pairwise(numbers)), 0]
     pieces: list[str] = []
     position = 0
     for place, each in enumerate(found):
-        if numbers[place] + 1 in numbers[place + 1 : place + 2] or numbers[place] - 1 in numbers[place - 1 : place]:
+        if 1 in steps[place : place + 2]:
             # In the text itself, the line break is one place further to the left, and it stays.
             pieces.append(text[position : each.start()])
             position = each.end() - 1
@@ -358,6 +351,8 @@ def _collapse_empty(text: str) -> str:
 # The readings of a content: other texts that a model may see in it. Unlike `unescape`, these steps may hide a call that
 # is written plainly (`<function=add>` contains a code of quoted-printable), so each reading is a text of its own.
 
+# A prefix of grep: a.txt:7: and a.txt-7-.
+_match_number = re.compile(r"\n(?:[^\n:\-]{0,100}+[:\-]){1,8}?(\d{1,7})[:\-]")
 _overwritten = re.compile(r"[^\n\x08]\x08")
 _quoted_printable = re.compile(r"=(?:[2-7][0-9a-fA-F]|[ \t]*\r?\n)")
 _soft_break = re.compile(r"=[ \t]{0,80}\r?\n")
@@ -381,11 +376,11 @@ _NO_BASE64 = bytes(
     code for code in range(256) if not chr(code).isascii() or not (chr(code).isalnum() or chr(code) in "+/-_")
 )
 # What joins the lines of encoded text and has a character of the alphabet.
-_JOINTS = (b"\n-- ", b"\n- ", b"\n// ", b'" +', b"' +", b'+ "', b"+ '")
+_JOINTS = (b"\n-- ", b"\n- ", b"\n// ", b"\nb'", b'\nb"', b'" +', b"' +", b'+ "', b"+ '")
 _KINDS = bytes(
     ord(
         "a"
-        if code in (9, 10, 13) or 32 <= code < 127
+        if code in (8, 9, 10, 13, 27) or 32 <= code < 127
         else "c"
         if 0x80 <= code < 0xC0
         else "2"
@@ -399,8 +394,8 @@ _KINDS = bytes(
     for code in range(256)
 )
 """Maps the bytes of ASCII text to `a`, and those of other characters to their length and `c`."""
-_PLAIN = (b"a" * 12, b"2c" * 8, b"3cc" * 5, b"4ccc" * 4)
-_plain_octets = re.compile(rb"[\t\n\r\x20-\x7e\x80-\xf4]{16,}+").findall
+_PLAIN = (b"a" * 12, b"2c" * 8, b"3cc" * 5, b"4ccc" * 4, b"a2c" * 5, b"a3cc" * 4)
+_plain_octets = re.compile(rb"[\x08-\n\r\x1b\x20-\x7e\x80-\xf4]{16,}+").findall
 
 
 def readings(text: str) -> list[str]:
@@ -429,6 +424,9 @@ def _convert(text: str, decoded: str) -> Iterator[str]:
     if "\x08" in decoded:
         # A terminal shows only the character after it.
         yield _overwritten.sub("", decoded)
+    unnumbered = _drop_line_numbers(decoded, _match_number)
+    if unnumbered != decoded:
+        yield unnumbered
 
 
 def _strip_markup(text: str) -> Iterator[str]:
@@ -478,9 +476,9 @@ def _decode_base64(text: str) -> str:
         if joint in octets:
             octets = octets.replace(joint, b" ")
     digits = octets.translate(_ALPHABET, _NO_BASE64)
-    found: list[str] = []
     if len(digits) < _LEAST_BASE64:
         return ""
+    found: list[str] = []
     for first in range(4):
         octets = a2b_base64(digits[first : first + (len(digits) - first) // 4 * 4])
         if b"\0" in octets:
@@ -492,6 +490,4 @@ def _decode_base64(text: str) -> str:
 
 def _is_plain(octets: bytes) -> bool:
     kinds = octets.translate(_KINDS)
-    one, two, three, four = _PLAIN
-    # A loop would take longer than the searches.
-    return one in kinds or two in kinds or three in kinds or four in kinds
+    return any(map(kinds.__contains__, _PLAIN))
