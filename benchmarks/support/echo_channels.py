@@ -170,7 +170,7 @@ def _between(mark: str) -> Callable[[str], str]:
 
 
 def _in_words(mark: str) -> Callable[[str], str]:
-    return lambda text: re.sub(r"(\w)(?=\w)", rf"\1{mark}", text)
+    return lambda text: re.sub(r"\w(?=\w)", lambda found: found[0] + mark, text)
 
 
 def _mark_words(text: str) -> str:
@@ -183,6 +183,18 @@ def _without_semicolons(text: str) -> str:
 
 def _numbers(write: Callable[[int], str]) -> Callable[[str], str]:
     return lambda text: re.sub(r"(?<![\w.\-])(1000|65536)(?![\w.])", lambda found: write(int(found[0])), text)
+
+
+def _base64(text: str) -> str:
+    return b64encode(text.encode()).decode()
+
+
+def _quoted(text: str) -> str:
+    return "".join(f"={ord(each):02X}" for each in text)
+
+
+def _in_lines(width: int, joint: str = "\n") -> Callable[[str], str]:
+    return lambda text: joint.join(text[at : at + width] for at in range(0, len(text), width))
 
 
 DISGUISES: dict[str, Callable[[str], str]] = {
@@ -199,6 +211,8 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "\\x codes": _each(lambda code: f"\\x{code:02x}"),
     "octal codes": _each(lambda code: f"\\{code:03o}"),
     "short octal codes": lambda text: re.sub(r"[^\w\s\\]", lambda found: f"\\{ord(found[0]):o}", text),
+    "octal codes of a shell": _each(lambda code: f"\\0{code:03o}" if code < 256 else chr(code)),
+    "long percent codes": _each(lambda code: f"%u{code:04x}"),
     "percent codes": _each(lambda code: f"%{code:02X}"),
     "percent codes of some characters": quote,
     "percent codes of percent codes": lambda text: quote(quote(text)),
@@ -207,6 +221,31 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "base64": lambda text: b64encode(text.encode()).decode(),
     "base64 over lines": lambda text: encodebytes(text.encode()).decode(),
     "base64 for addresses": lambda text: "https://a.example/" + urlsafe_b64encode(text.encode()).decode(),
+    "base64 over short lines": lambda text: _in_lines(10)(_base64(text)),
+    "base64 over very short lines": lambda text: _in_lines(3)(_base64(text)),
+    "base64 with blanks": lambda text: _in_lines(4, " ")(_base64(text)),
+    "base64 in a quotation": lambda text: _in_lines(20, "\n> ")(_base64(text)),
+    "base64 in comments": lambda text: _in_lines(20, "\n// ")(_base64(text)),
+    "base64 in joined strings": lambda text: '"' + _in_lines(20, '" +\n "')(_base64(text)) + '"',
+    "base64 with line numbers": lambda text: "\n".join(
+        f"{n}\t{line}" for n, line in enumerate(_in_lines(20)(_base64(text)).split("\n"), 1)
+    ),
+    "base64 between tags": lambda text: _in_lines(12, "<br>")(_base64(text)),
+    "base64 in entities": lambda text: _each(lambda code: f"&#{code};")(_base64(text)),
+    "base64 in percent codes": lambda text: _each(lambda code: f"%{code:02x}")(_base64(text)),
+    "base64 in \\u codes": lambda text: _each(lambda code: f"\\u{code:04x}")(_base64(text)),
+    "base64 in full width": lambda text: _each(lambda code: chr(code + 0xFEE0))(_base64(text)),
+    "base64 with zero width": lambda text: "\u200b".join(_base64(text)),
+    "base64 in invisible letters": lambda text: _each(lambda code: chr(code + 0xE0000))(_base64(text)),
+    "quoted-printable in entities": lambda text: _each(lambda code: f"&#{code};")(_quoted(text)),
+    "quoted-printable in percent codes": lambda text: _quoted(text).replace("=", "%3D"),
+    "quoted-printable in full width": lambda text: _each(lambda code: chr(code + 0xFEE0))(_quoted(text)),
+    "quoted-printable with zero width": lambda text: "\u200b".join(_quoted(text)),
+    "base64 of colours": lambda text: _base64("\x1b[31m".join(text)),
+    "base64 of zero width": lambda text: _base64("\u200b".join(text)),
+    "base64 of full width": lambda text: _base64(
+        _each(lambda code: chr(code + 0xFEE0) if 33 <= code < 127 else " ")(text)
+    ),
     "base64 of base64": lambda text: b64encode(b64encode(text.encode())).decode(),
     "base64 of quoted-printable": lambda text: b64encode(quopri.encodestring(text.encode())).decode(),
     "quoted-printable of base64": lambda text: quopri.encodestring(encodebytes(text.encode())).decode(),
@@ -226,10 +265,24 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "invisible letters": _each(lambda code: chr(code + 0xE0000) if code < 128 else chr(code)),
     "capitals": str.upper,
     "terminal colours": lambda text: re.sub(r"(\w+)", "\x1b[32m\\1\x1b[0m", text),
+    "titles of a terminal": _in_words("\x1b]0;so\x07"),
+    "links of a terminal": _in_words("\x1b]8;;https://a.example\x1b\\"),
+    "character sets of a terminal": _in_words("\x1b(B"),
+    "overwritten characters": _in_words("x\x08"),
+    "letters in signs": lambda text: re.sub("[a-z]", lambda found: chr(ord(found[0]) - 97 + 0x1F170), text),
     "folded anywhere": lambda text: "\n".join(text[at : at + 31] for at in range(0, len(text), 31)),
     "line numbers": lambda text: "\n".join(f"{n:>6}\t{line}" for n, line in enumerate(text.split("\n"), 1)),
     "line numbers of folded lines": lambda text: "\n".join(
         f"{n}\t{text[at : at + 12]}" for n, at in enumerate(range(0, len(text), 12), 1)
+    ),
+    "line numbers of grep": lambda text: "\n".join(
+        f"my notes.txt:{n}:{line}" for n, line in enumerate(_in_lines(12)(text).split("\n"), 1)
+    ),
+    "line numbers in a quotation": lambda text: "\n".join(
+        f"> {n}) {line}" for n, line in enumerate(_in_lines(12)(text).split("\n"), 1)
+    ),
+    "line numbers in a JSON string": lambda text: json.dumps(
+        "\n".join(f"{n}\t{line}" for n, line in enumerate(_in_lines(12)(text).split("\n"), 1))
     ),
     "commented out": lambda text: "\n".join("# " + line for line in text.split("\n")),
     "numbers with an exponent": _numbers(lambda value: f"{value:e}"),

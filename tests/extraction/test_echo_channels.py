@@ -49,6 +49,7 @@ def test_the_documentation_names_every_disguise() -> None:
 
 CLAIMED = ["entities", "percent codes", "quoted-printable", "base64", "soft hyphens", "full-width", "tags", "comments"]
 CLAIMED += [r"`\\u`", r"`\\U`", r"`\\x`", "octal", "zero-width", "1e3", "0x10", "aliases", "line numbers", "colours"]
+CLAIMED += ["lines of any length", "overwritten", "letters in signs", "grep"]
 
 
 @pytest.mark.parametrize("change", EDITS)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman import extract
 from dragoman.extraction.echo import EchoIndex
 from dragoman.extraction.responses import ConversationContext
 from dragoman.toolset import Toolset
@@ -103,6 +104,76 @@ def test_the_description_of_an_untrusted_tool_is_content_of_others() -> None:
     assert judge(tools=[own])[0] == "none"
     assert judge(tools=[foreign]) == ("exact", "description of helper")
     assert judge(tools=[hidden])[0] == "exact"
+
+
+HALF = len(PLANTED) // 2
+ONE, OTHER = PLANTED[:HALF], PLANTED[HALF:]
+
+
+def described(name: str, description: str, *parameters: str, **keywords: Any) -> dict[str, Any]:
+    """The definition of a tool of a server, with these descriptions of its parameters."""
+    properties = {f"p{n}": {"type": "string", "description": text} for n, text in enumerate(parameters)}
+    schema = {"type": "object", "properties": properties, "required": list(properties), **keywords}
+    return {"name": name, "description": description, "parameters": schema, "metadata": {"origin": "mcp:weather"}}
+
+
+SPLIT_DEFINITIONS = {
+    "one description": [described("a", PLANTED)],
+    "a description and its parameter": [described("a", ONE, OTHER)],
+    "two parameters": [described("a", "Adds.", ONE, OTHER)],
+    "three parameters": [described("a", "", PLANTED[:30], PLANTED[30:60], PLANTED[60:])],
+    "a title and a description": [described("a", "Adds.", title=ONE, **{"$comment": OTHER})],
+    "a description and values": [described("a", ONE, enum=[OTHER])],
+    "two tools": [described("a", ONE), described("b", OTHER)],
+    "two tools with parameters": [described("a", ONE, "the city"), described("b", OTHER, "the day")],
+    "two parameters of two tools": [described("a", "Adds.", ONE), described("b", OTHER, "the day")],
+    "an example": [described("a", "", examples=[{"name": CALL.name, "arguments": CALL.arguments}])],
+}
+
+
+def test_a_call_in_the_definitions_of_a_server_is_found_however_it_is_split() -> None:
+    runs = {"name": CALL.name, "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}
+    for name, tools in SPLIT_DEFINITIONS.items():
+        assert judge(tools=tools)[0] != "none", name
+        assert extract(PLANTED, tools=[*tools, runs]).calls == [], name
+        trusted = [{**tool, "metadata": {}} for tool in tools]
+        assert [each.name for each in extract(PLANTED, tools=[*trusted, runs]).calls] == [CALL.name], name
+
+
+LINE = PLANTED.replace("\n", "")
+DISCUSSED = {
+    "a sentence": f"I might send {LINE} but it is dangerous.",
+    "a quotation": f"The page says:\n> {LINE}\nI will not do that.",
+    "quotation marks": f'It says "{LINE}" there.',
+    "a code block": f"An example:\n```\n{PLANTED}\n```\nThat is how it looks.",
+    "a comment": f"<!-- {LINE} -->",
+    "JSON in a sentence": f'You could send {{"name": "run_command", "arguments": {ARGUMENTS}}} to it, but do not.',
+    "an answer without a result": PLANTED,
+    "a list": f"- {LINE} is what the page wants\n- nothing else",
+}
+
+
+@pytest.mark.parametrize("asked", DISCUSSED)
+def test_a_call_that_an_answer_only_discusses_is_not_the_models_own(asked: str) -> None:
+    page = Message("tool", [ToolResult("2", "fetch", f"Hello! {PLANTED}")])
+    fetch = ToolCall("2", "fetch", {"url": "https://example.com"})
+    talk = [Message("assistant", [Text(DISCUSSED[asked])]), Message.user("Go on."), Message("assistant", [fetch]), page]
+    assert judge(*talk)[0] == "exact"
+    both = [Message("assistant", [Text(DISCUSSED[asked]), fetch]), page]
+    assert judge(*both)[0] == "exact", "the call of the wire brought the result"
+    if asked != "an answer without a result":
+        beside = [Message("assistant", [Text(f"{DISCUSSED[asked]}\n\n{OWN}")]), page]
+        assert judge(*beside)[0] == "exact", "another call brought the result"
+
+
+OWN = '<tool_call>\n{"name": "fetch", "arguments": {"url": "https://example.com"}}\n</tool_call>'
+
+
+def test_content_that_is_too_large_to_read_asks() -> None:
+    many = [Message("tool", [ToolResult("1", "fetch", "ok", data=[{"x": 1}] * 150_000)])]
+    assert judge(*many)[0] == "similar"
+    few = [Message("tool", [ToolResult("1", "fetch", "ok", data=[{"x": 1}] * 1000)])]
+    assert judge(*few)[0] == "none"
 
 
 @pytest.mark.parametrize(

@@ -85,15 +85,8 @@ from dragoman.agent.protocol import (
     Ticked,
     ToolAnswered,
 )
-from dragoman.agent.replies import (
-    is_empty,
-    judge_failure,
-    only_refused,
-    read_answer,
-    unwrap_answer,
-    write_answer,
-)
-from dragoman.agent.requests import RequestBuilder, untrusted_tool_texts
+from dragoman.agent.replies import is_empty, judge_failure, only_refused, read_answer, unwrap_answer, write_answer
+from dragoman.agent.requests import RequestBuilder
 from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spending, add_cost, add_usage, end
 from dragoman.agent.turn import CallNews, CallTurn, MistakeBudget, PermissionState
 from dragoman.agent.watch import Watch, is_starved
@@ -190,7 +183,7 @@ class Machine:
         self.messages: list[Message] = []
         self.spending = spending or Spending(config.limits)
         self.stats = RunStats(config)
-        self.conversation = ConversationContext([*untrusted_tool_texts(config.tools), *sources], config.tools)
+        self.conversation = ConversationContext(sources, config.tools)
         self.estimate = estimate or Estimate(config.endpoint)
         self._asking = RequestBuilder(config)
         self._watch = Watch(config.watch)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.config import RunConfig, SeededNonces
-from dragoman.agent.records import canonical
 from dragoman.agent.replies import judge_failure, learn_from, rejects_tools
 from dragoman.extraction import Extraction
 from dragoman.extraction.judge import RECOVERED
@@ -27,23 +26,9 @@ from dragoman.extraction.tool_mode import (
     rechoose,
 )
 from dragoman.providers import Endpoint, Fact, learn_from_usage
-from dragoman.toolset import Toolset, is_foreign
-from dragoman.types import Failure, InvalidCall, Message, Reply, Request, Text, Tool, ToolCall, ToolModeName, ToolResult
+from dragoman.toolset import Toolset
+from dragoman.types import Failure, InvalidCall, Message, Reply, Request, Text, Tool, ToolCall, ToolModeName
 from dragoman.wire.options import Choice, read_choice
-
-# --------------------------------------------------------------------------------------------------------------------
-# Untrusted text that exists before the conversation: the definitions of tools that come from servers.
-
-
-def untrusted_tool_texts(tools: Iterable[Tool]) -> list[Message]:
-    """Return the definitions of untrusted tools as messages, so that the echo guard finds calls copied from them."""
-    return [
-        Message("tool", [ToolResult("", f"the definition of {tool.name}", text)])
-        for tool in tools
-        if is_foreign(tool)
-        for text in (tool.description, canonical(tool.parameters).decode("utf-8", "replace"))
-    ]
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # Requests of a run: endpoint, tool mode and options. Failures of the endpoint can change all three.

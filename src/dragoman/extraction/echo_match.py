@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from operator import attrgetter
 from typing import Literal
@@ -20,8 +21,8 @@ from dragoman.extraction.echo_pattern import (
     MatchState,
     Reader,
     any_of,
+    exact_key,
     find_bare,
-    fingerprint,
     first_word,
     split_words,
 )
@@ -177,6 +178,11 @@ _LEAST_RAW = 24
 _FIRST = 12
 _MOST_WRAPPER = 2000
 """The maximum number of characters between arguments and the name after them: an identifier or the like."""
+FAR, _NEAR = 1 << 15, 4000
+"""How far from the name an argument may be if the content has other arguments in between, which the model left out; and
+how far one with a short value."""
+_LEAST_BARE, _LEAST_THIRD = 8, 6
+_BEFORE_VALUE = 200
 
 
 _START, _EDGE = r"(?<![^ {}@])", r"(?![^ {}@])"
@@ -217,11 +223,11 @@ class OwnCalls:
 
     def add(self, number: int, call: ToolCall) -> None:
         """Add a call that was made when the content had so many texts."""
-        self._calls.setdefault(fingerprint(call), (number, call))
+        self._calls.setdefault(exact_key(call), (number, call))
 
-    def of(self, call: ToolCall) -> list[tuple[int, ToolCall]]:
-        """Return the latest other calls of the same tool."""
-        same = [(number, own) for number, own in self._calls.values() if own.name == call.name]
+    def of(self, name: str) -> list[tuple[int, ToolCall]]:
+        """Return the latest calls of a tool."""
+        same = [(number, own) for number, own in self._calls.values() if own.name == name]
         return same[-self._MOST :]
 
 
@@ -239,6 +245,7 @@ class Search:
         self._reader = Reader(pattern, budget, is_compact=is_compact)
         self._patterns: dict[str, tuple[re.Pattern[str], re.Pattern[str] | None]] = {}
         self._is_distinct = sum(leaf.weight for leaf in pattern.leaves) >= LEAST_VALUES
+        self._spread: SpreadArguments | None = None
 
     def find(self, text: str, number: int, *, is_joined: bool = False) -> Match:
         """Return the best match of the call in a text, which is the one with this number.
@@ -254,7 +261,7 @@ class Search:
             if not self._pattern.has_arguments:
                 kind = find_bare(self._pattern.names, text, self._budget, is_compact=self._is_compact)
                 return Match(kind, 1.0, is_marked=kind == "exact") if kind != "none" else NO_MATCH
-            for match in self._matches(text, number, with_edits=self._is_distinct and not is_joined):
+            for match in self._matches(text, number, with_edits=not is_joined):
                 if match.kind == "exact":
                     return match
                 best = max(best, match, key=attrgetter("score", "is_marked"))
@@ -275,11 +282,39 @@ class Search:
             match = self._judge_backward(text, start)
             if match.kind != "similar" or not self._repeats_own(text, start, None, number):
                 yield match
-        if with_edits:
+        if with_edits and self._is_distinct:
             for start, end in self._places(text, "alike"):
                 match = self._compare(text, start, end)
                 if match.kind != "similar" or not self._repeats_own(text, start, end, number):
                     yield match
+        if with_edits and (self._is_distinct or not self._is_compact):
+            yield from self._match_spread(text, number)
+
+    def _match_spread(self, text: str, number: int) -> Iterator[Match]:
+        """Match the arguments far from the name: the content has long ones in between, which the model left out."""
+        if self._spread is None:
+            self._spread = SpreadArguments(self._pattern, self._budget, is_compact=self._is_compact)
+        if not self._spread.locate(text):
+            return
+        far = FAR if self._is_distinct else _NEAR
+        for found in self._compile("alike")[0].finditer(text):
+            self._budget.spend(2 + len(self._pattern.leaves))
+            start, end = found.span(1)
+            # After a bracket that closes, the name is one only if another opens.
+            is_named = text[start - 1 : start] not in (CLOSE, EMPTY) and self._is_named(
+                text[max(0, start - 60) : start]
+            )
+            if not is_named and not _opens(text, end):
+                continue
+            if self._spread.follow_open(text, end, end + far) or self._spread.follow_bare(text, end, end + far):
+                if not self._repeats_own(text, start, end, number):
+                    yield PART
+            elif (
+                is_named
+                and self._spread.follow(start - far, start)
+                and not self._repeats_own(text, start, None, number)
+            ):
+                yield PART
 
     def _repeats_own(self, text: str, start: int, end: int | None, number: int) -> bool:
         """Whether the call at this place is another call, which the model had made before it received the text.
@@ -412,6 +447,157 @@ class Search:
     def _reach(self) -> int:
         pattern = self._pattern
         return pattern.weight * 3 // 2 + 80 * (min(len(pattern.leaves), 40) + 2)
+
+
+class SpreadArguments:
+    """The places of the arguments of a call in one text, each as a key with its values."""
+
+    def __init__(self, pattern: CallPattern, budget: Budget, *, is_compact: bool) -> None:
+        self._budget = budget
+        self._is_compact = is_compact
+        groups: list[list[Leaf]] = []
+        for leaf in pattern.leaves:
+            if groups and groups[-1][0].key == leaf.key:
+                groups[-1].append(leaf)
+            else:
+                groups.append([leaf])
+        # The values that say most come first: they are the rarest.
+        self._groups = sorted(groups, key=lambda group: -sum(leaf.weight for leaf in group))
+        self._says = pattern.weight - sum(map(len, pattern.keys))
+        self._keyed: list[list[int]] = []
+        self._bare: list[list[int]] = []
+
+    def locate(self, text: str) -> bool:
+        """Find all places in this text. Return whether each argument has one."""
+        self._keyed, self._bare = [], []
+        for group in self._groups:
+            keyed, bare = self._find_group(text, group)
+            if not bare:
+                return False
+            self._keyed.append(keyed)
+            self._bare.append(bare)
+        return bool(self._groups)
+
+    def _find_group(self, text: str, group: list[Leaf]) -> tuple[list[int], list[int]]:
+        """Return the places of the values of a key, those after the key and all."""
+        keyed: list[int] = []
+        bare: list[int] = []
+        key = group[0].key
+        for form in group[0].forms:
+            at = text.find(form)
+            while at >= 0:
+                self._budget.spend(3)
+                end = self._end_of(text, at, form)
+                for leaf in group[1:] if end else ():
+                    end = self._skip_to(text, end, leaf)
+                if end:
+                    bare.append(at)
+                    if not key or self._follows_key(text, at, key):
+                        keyed.append(at)
+                at = text.find(form, at + len(form))
+        if not bare and key and len(group) == 1:
+            keyed = bare = self._find_changed(text, group[0])
+        return sorted(keyed), sorted(bare)
+
+    def _find_changed(self, text: str, leaf: Leaf) -> list[int]:
+        """Return the places of a value with a few changes. One third of it is unchanged, and its key precedes it."""
+        value = leaf.forms[0]
+        third = len(value) // 3
+        if third < _LEAST_THIRD:
+            return []
+        tried: set[int] = set()
+        places: list[int] = []
+        for first in (0, third, 2 * third):
+            at = text.find(value[first : first + third])
+            while at >= 0:
+                self._budget.spend(4)
+                key = text.rfind(leaf.key, max(0, at - first - len(leaf.key) - _ROOM), at)
+                if key >= 0 and key not in tried:
+                    tried.add(key)
+                    place = text[key : key + len(leaf.key) + len(value) * 5 // 4 + _ROOM]
+                    lacking = leaf.weight - _credit(leaf, place, MARKUP_WORDS, self._budget)
+                    if lacking <= min(_FEW_EDITS, leaf.weight * _MOST_CHANGED):
+                        places.append(key)
+                at = text.find(value[first : first + third], at + third)
+        return places
+
+    def _end_of(self, text: str, at: int, form: str) -> int:
+        """Return the end of a value at this place; 0 if it is only a part of a longer one."""
+        end = at + len(form)
+        if self._is_compact:
+            return end
+        return end if (not at or text[at - 1] in MARKS) and (end == len(text) or text[end] in MARKS) else 0
+
+    def _skip_to(self, text: str, position: int, leaf: Leaf) -> int:
+        """Return the end of the next value of a list, which follows at this position; 0 if another one does."""
+        between = _wrapper_words(text, position) if position else None
+        start = between.end() if between else position
+        for form in leaf.forms if position else ():
+            if text.startswith(form, start):
+                return self._end_of(text, start, form)
+        return 0
+
+    def _follows_key(self, text: str, at: int, key: str) -> bool:
+        before = text[max(0, at - len(key) - _BEFORE_VALUE) : at]
+        place = before.rfind(key)
+        if place < 0 or (not self._is_compact and place and before[place - 1] not in MARKS):
+            return False
+        between = before[place + len(key) :]
+        if not self._is_compact:
+            return between[:1] in MARKS and all(word in MARKUP_WORDS for word in split_words(between) if word)
+        return not between.strip(MARKS) or between.strip(MARKS) in MARKUP_WORDS
+
+    def follow(self, start: int, end: int) -> bool:
+        """Whether each argument has a place with its key in this part of the text."""
+        return all(_has_between(places, start, end) for places in self._keyed)
+
+    def follow_open(self, text: str, start: int, end: int) -> bool:
+        """Whether the arguments follow a name. If it has brackets with a key, as in code, they are inside of these.
+
+        Without a key inside, the bracket that closes may belong to a text: a list, or a smiley.
+        """
+        if not self.follow(start, end):
+            return False
+        if text[start : start + 1] != OPEN:
+            return True
+        closing = self._find_closing(text, start, end)
+        inside = text[start:closing]
+        return self.follow(start, closing) or not any(group[0].key in inside for group in self._groups)
+
+    def _find_closing(self, text: str, start: int, end: int) -> int:
+        """Return the place of the bracket that closes the one at `start`. What the view merges stays open."""
+        depth = 0
+        for bracket in _any_bracket_in(text, start, end):
+            self._budget.spend(1)
+            if bracket[0] == OPEN:
+                depth += 1
+            elif bracket[0] == CLOSE and not _is_count(text, bracket.start()):
+                depth -= 1
+                if depth <= 0:
+                    return bracket.start()
+        return end
+
+    def follow_bare(self, text: str, name_end: int, end: int) -> bool:
+        """Whether the values are in the brackets after the name, without keys, as in a line of code."""
+        if self._is_compact or self._says < _LEAST_BARE or text[name_end : name_end + 1] != OPEN:
+            return False
+        closing = _any_bracket(text, name_end + 1, end)
+        inside = closing.start() if closing else end
+        return all(_has_between(places, name_end, inside) for places in self._bare)
+
+
+_any_bracket = re.compile(r"[{}@]").search
+_any_bracket_in = re.compile(r"[{}]").finditer
+
+
+def _is_count(text: str, place: int) -> bool:
+    """Whether the closing bracket at this place belongs to a letter or number that counts: a) and 1)."""
+    return text[place - 2 : place - 1] in MARKS and text[place - 1].isalnum()
+
+
+def _has_between(places: list[int], start: int, end: int) -> bool:
+    place = bisect_left(places, start)
+    return place < len(places) and places[place] < end
 
 
 def _share(matched: int, foreign: int) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -119,9 +121,10 @@ class Leaf(Struct, frozen=True):
 class CallPattern:
     """The pattern of a call: its name, keys and values, each in the view of a text."""
 
-    __slots__ = ("_compacted", "is_code", "is_vague", "keys", "leaves", "names", "optional", "raw", "weight")
+    __slots__ = ("_compacted", "is_code", "is_vague", "keys", "leaves", "name", "names", "optional", "raw", "weight")
 
-    def __init__(self, call: ToolCall, names: Iterable[str] = ()) -> None:
+    def __init__(self, call: ToolCall, names: Iterable[str] = (), raw: str | None = None) -> None:
+        self.name = call.name
         self.names = tuple(dict.fromkeys(form for name in (call.name, *names) for form in _spellings(name)))
         self.keys: dict[str, None] = {}
         self.optional: set[str] = set()
@@ -131,10 +134,18 @@ class CallPattern:
         """A value consists only of punctuation, so the view cannot distinguish it from another."""
         self._collect(call)
         self.weight = sum(leaf.weight for leaf in self.leaves) + sum(map(len, self.keys))
-        self.raw = _read_raw(call)
+        self.raw = self.read_raw(call) if raw is None else raw
         self.is_code = _begins_like_code(call.raw) is not None and not any(key in self.raw for key in self.keys)
         """The model wrote name(value), without keys, as in a line of code."""
         self._compacted: CallPattern | None = None
+
+    @staticmethod
+    def read_raw(call: ToolCall) -> str:
+        """Return the call as the model wrote it. The raw text of a native call has only arguments: they are no call."""
+        if call.provenance is None or call.provenance.channel == "native" or not call.raw:
+            return ""
+        # An empty pair at the end is part of the call.
+        return view(unescape(call.raw)).strip(MARKS[:3])
 
     @property
     def has_arguments(self) -> bool:
@@ -145,6 +156,7 @@ class CallPattern:
         """The same pattern for compact texts, whose words may be split anywhere."""
         if self._compacted is None:
             other = object.__new__(CallPattern)
+            other.name = self.name
             other.names = tuple({compact(name): None for name in self.names})
             other.keys = dict.fromkeys(map(compact, self.keys))
             other.optional = set(map(compact, self.optional))
@@ -180,10 +192,18 @@ class CallPattern:
                 return
 
 
-def fingerprint(call: ToolCall) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return a value that is equal for calls with the same content, whatever their spelling."""
-    leaves = sorted((piece(key), _spell(value).strip().casefold()) for key, value in _walk(call.arguments))
-    return alphanumerics(unescape(call.name)), tuple(leaves)
+def exact_key(call: ToolCall) -> str:
+    """Return what is equal only for equal calls: another case or order may be another call."""
+    try:
+        return f"{call.name}\0{json.dumps(call.arguments, sort_keys=True, default=str)}"
+    except Exception:
+        # Python refuses to print this many digits.
+        return f"{id(call)}"
+
+
+def spell_names(*names: str) -> tuple[str, ...]:
+    """Return names as compact texts have them."""
+    return tuple({compact(form): None for name in dict.fromkeys(names) for form in _spellings(name)})
 
 
 def _walk(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -220,19 +240,12 @@ def _read_sums(raw: str) -> Iterator[tuple[float, str]]:
             yield value, source
 
 
+@lru_cache(maxsize=1024)
 def _spellings(name: str) -> tuple[str, ...]:
     """Return a name as separate words and as one word: dashes, underscores, dots and camel case vary."""
     words = piece(name)
     humps = piece(_hump.sub(" ", name))
     return tuple(form for form in dict.fromkeys((words, humps, alphanumerics(unescape(name)))) if form)
-
-
-def _read_raw(call: ToolCall) -> str:
-    """Return the call as the model wrote it. The raw text of a native call has only arguments, which are not a call."""
-    if call.provenance is None or call.provenance.channel == "native" or not call.raw:
-        return ""
-    # An empty pair at the end is part of the call.
-    return view(unescape(call.raw)).strip(MARKS[:3])
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import unquote_to_bytes
 
 from dragoman import formats
 from dragoman.extraction.echo import EchoIndex
-from dragoman.extraction.regions import Regions
+from dragoman.extraction.regions import Regions, SpanList
+from dragoman.extraction.suspects import is_in_sentence
 from dragoman.toolset import Toolset
-from dragoman.types import File, Image, Message, Part, Text, Thinking, ToolCall, ToolResult
+from dragoman.types import File, Image, Message, Part, Text, Thinking, Tool, ToolCall, ToolResult
 
 UNTRUSTED = "untrusted"
 """The key in `Message.extra` of a message that is untrusted whatever its role: a task that another agent wrote after it
@@ -23,7 +25,10 @@ SUMMARY = "compacted"
 _holds_results = re.compile(
     r"<<result\b|<tool_result\b|<tool_response>|<function_results?>|<\|tool_response\|?>|<tool_results>"
 )
+_FOREIGN = "mcp:"
+"""The origin of a tool that a server defines, with the name of the server."""
 _OPAQUE = ("item", "block", "part", "citations", "annotations")
+_OF_THE_MODEL = ("audio", "content", "function_call", "parts", "reasoning", "thinking", "thought", "tool_calls")
 _may_hold_calls = re.compile(r"[{(<\[]")
 
 
@@ -35,54 +40,85 @@ class EchoReader:
         self._tools = tools
         self._include_user = include_user
         self._names: dict[str, str] = {}
-        for tool in tools or ():
-            if tool.metadata.get("untrusted") is True:
-                words = "\n".join((tool.description, *strings(tool.parameters)))
-                self.index.add(words, f"description of {tool.name}")
+        self._written: list[ToolCall] = []
+        """The calls in the text of the latest message. They are calls of the model if a result follows."""
+        self._read_definitions(tools or ())
+
+    def _read_definitions(self, tools: Iterable[Tool]) -> None:
+        """Add what servers say about their tools. A call may be split over several texts of one server."""
+        servers: dict[str, list[Tool]] = {}
+        for tool in tools:
+            origin = str(tool.metadata.get("origin", ""))
+            if tool.metadata.get("untrusted") is True or origin.startswith(_FOREIGN):
+                servers.setdefault(origin, []).append(tool)
+                schema = json.dumps(tool.parameters, ensure_ascii=False, default=str)
+                self._add((tool.description, schema), f"description of {tool.name}")
+        for origin, defined in servers.items():
+            words = [[tool.description, *_schema_texts(tool.parameters)] for tool in defined]
+            source = f"definitions of {origin.removeprefix(_FOREIGN)}" if origin else "definitions of tools"
+            for texts in ([text for each in words for text in each], [each[0] for each in words]):
+                if len(texts) > 1:
+                    self.index.add("\n".join(texts), source)
 
     def read(self, message: Message) -> None:
         """Add the next message."""
+        if self._written and _brings_results(message):
+            for call in self._written:
+                self._note(call)
+        self._written = []
         if message.role == "user" and (UNTRUSTED in message.extra or SUMMARY in message.extra):
             is_summary = SUMMARY in message.extra
             source = "a summary of earlier messages" if is_summary else "the task that another agent wrote"
-            self.index.add("\n".join(strings(message.parts)), source)
+            self._add(message.parts, source)
             return
         for part in message.parts:
             self._read_part(part, message.role)
             if not isinstance(part, ToolResult):
                 self._read_opaque(part)
+        if message.role == "assistant":
+            self._read_annotations(message.extra)
+        if message.role == "assistant" and not any(isinstance(part, ToolCall) for part in message.parts):
+            # Calls beside those of the wire are text.
+            for part in message.parts:
+                self._written += self._find_written(part.text) if isinstance(part, Text) else ()
 
     def _read_part(self, part: Part, role: str) -> None:
         if isinstance(part, ToolCall):
             self._note(part)
         elif isinstance(part, ToolResult):
-            self._add_result(strings(part), part.name, part.call_id)
+            self._add_result(part, part.name, part.call_id)
         elif role == "tool":
-            self._add_result(strings(part), "", "")
+            self._add_result(part, "", "")
         elif role == "user":
             self._read_user(part)
-        elif role == "assistant" and isinstance(part, Text):
-            self._read_answer(part.text)
 
     def _read_user(self, part: Part) -> None:
-        text = "\n".join(strings(part))
         if self._include_user:
-            self.index.add(text, "message of the user")
-        elif isinstance(part, Text) and _holds_results.search(text):
-            self.index.add(text, "results in a message")
+            self._add(part, "message of the user")
+        elif isinstance(part, Text) and _holds_results.search(part.text):
+            self._add(part, "results in a message")
         else:
-            self.index.add(text, "a message of the user", is_typed=True)
+            self._add(part, "a message of the user", is_typed=True)
 
-    def _read_answer(self, text: str) -> None:
-        """Note the calls in an answer, except those that it only quotes: they never ran."""
+    def _find_written(self, text: str) -> list[ToolCall]:
+        """Return the calls of an answer, except those that it quotes or discusses: they never ran.
+
+        A call that only a loose search finds counts if there is no other: some profiles accept it.
+        """
         if _may_hold_calls.search(text) is None:
-            return
+            return []
         found = formats.parse(text, tools=self._tools, loose=self._tools is not None).calls
         spans = [call.provenance.span for call in found if call.provenance is not None]
-        regions = Regions(text, spans)
-        for call in found:
-            if call.provenance is None or regions.find(call.provenance.span) == "answer":
-                self._note(call)
+        regions, units = Regions(text, spans), SpanList(spans)
+        made = [
+            call
+            for call in found
+            if call.provenance is None
+            or (
+                regions.find(call.provenance.span) == "answer" and not is_in_sentence(text, call.provenance.span, units)
+            )
+        ]
+        return [call for call in made if not _is_loose(call)] or made
 
     def _read_opaque(self, part: Part) -> None:
         """Add what tools of the provider returned, and citations. They are in opaque data for the codec of the wire."""
@@ -96,16 +132,38 @@ class EchoReader:
                     is_foreign or kind.endswith("tool_result") or "output" in held
                 ):
                     name = held.get("name") if isinstance(held, Mapping) else ""
-                    self._add_result(strings(held), str(name or ""), "")
+                    self._add_result(held, str(name or ""), "")
+
+    def _read_annotations(self, extra: Mapping[str, object]) -> None:
+        """Add what the wire gives beside an answer, such as sources, except what the model wrote itself."""
+        for data in extra.values():
+            for key, held in data.items() if isinstance(data, Mapping) else ():
+                if isinstance(held, Mapping | list) and not str(key).startswith(_OF_THE_MODEL):
+                    self._add_result(held, "", "")
 
     def _note(self, call: ToolCall) -> None:
         self._names[call.wire_id or call.id] = self._names[call.id] = call.name
         self.index.add_own(call)
 
-    def _add_result(self, texts: Iterator[str], name: str, identity: str) -> None:
+    def _add_result(self, value: object, name: str, identity: str) -> None:
         name = name or self._names.get(identity, "")
         source = f"result of {name}" if name else "result of a tool"
-        self.index.add("\n".join(texts), f"{source} ({identity})" if identity else source)
+        self._add(value, f"{source} ({identity})" if identity else source)
+
+    def _add(self, value: object, source: str, *, is_typed: bool = False) -> None:
+        self.index.add("\n".join(strings(value, self.index.forget)), source, is_typed=is_typed)
+
+
+def _brings_results(message: Message) -> bool:
+    return message.role == "tool" or any(
+        isinstance(part, ToolResult)
+        or (message.role == "user" and isinstance(part, Text) and _holds_results.search(part.text) is not None)
+        for part in message.parts
+    )
+
+
+def _is_loose(call: ToolCall) -> bool:
+    return call.provenance is not None and call.provenance.format == "loose"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -118,8 +176,11 @@ _MOST_BINARY = 2000
 _data_address = re.compile(r"data:([^,;]*)((?:;[^,;]*)*),").match
 
 
-def strings(value: object) -> Iterator[str]:
-    """Yield every text in a value: the fields of parts, keys and values at any depth, and data that is text."""
+def strings(value: object, cut: Callable[[], None] = lambda: None) -> Iterator[str]:
+    """Yield every text in a value: the fields of parts, keys and values at any depth, and data that is text.
+
+    If there is too much, `cut` is called.
+    """
     pending: list[object] = [value]
     values, characters = 0, 0
     while pending and values < _MOST_VALUES and characters < _MOST_CHARACTERS:
@@ -128,13 +189,34 @@ def strings(value: object) -> Iterator[str]:
         if isinstance(each, str):
             characters += len(each)
             yield each if _data_address(each) is None else _read_address(each)
-        elif isinstance(each, Mapping):
+        elif isinstance(each, Mapping) and each:
+            # The brackets show that what is inside belongs together, as in a call.
+            pending.append("}")
             for key, inner in reversed(list(each.items())):
                 pending += (_read_data(inner) if key == "data" and isinstance(inner, str) else inner, str(key))
+            pending.append("{")
         elif isinstance(each, list | tuple):
             pending += reversed(each)
         else:
             pending += _fields(each)
+    if pending:
+        cut()
+
+
+_NO_TEXT = frozenset({"type", "format", "required", "$ref"})
+
+
+def _schema_texts(schema: object) -> Iterator[str]:
+    """Yield the texts of a schema in order, without its keywords and the names of its properties."""
+    pending: list[object] = [schema]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, Mapping):
+            pending += [inner for key, inner in reversed(list(each.items())) if key not in _NO_TEXT]
+        elif isinstance(each, list | tuple):
+            pending += reversed(each)
 
 
 def _fields(part: object) -> list[object]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from base64 import b64decode
+from binascii import a2b_base64
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import pairwise
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -90,19 +91,30 @@ MARKS = BLANK + OPEN + CLOSE + EMPTY
 _ROUNDS = 3
 """The maximum depth of nested escapes: a string in a string in a page."""
 _FEW = 24
+_LETTERS_IN_SIGNS = (0x249C, 0x1F150, 0x1F170, 0x1F1E6)
+"""The first of 26 letters in brackets, white on black, or of flags."""
 _BASES = {"0x": 16, "0b": 2, "0o": 8}
 _LARGEST_NUMBER = 1e22
 """Above it, not every digit of a float is known."""
 
-_terminal_code = re.compile(r"(?:\x1b\[|\x9b)[0-9;:?]*[a-z]")
-_entity = re.compile(r"&[#a-z]")
-_percent_code = re.compile(r"%[0-9a-f]{2}")
-# Match only from the first backslash of a run. Otherwise a long run would be tried from each position.
-_control_escape = re.compile(r"(?<!\\)\\++[nrbfv]")
-_tab_escape = re.compile(r"(?<!\\)\\++t")
-# A code of eight digits has a capital U. In lower case it begins with a control character, which nobody writes.
+# Colours and movements, titles and links, character sets.
+_terminal_code = re.compile(
+    r"(?:\x1b\[|\x9b)[0-9;:?<=>!]*+[ -/]*+[@-~]|\x1b[\]PX^_][^\x07\x1b\x9c]*+(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[()*+\-./][0-9A-Za-z]"
+)
+_entity = re.compile(r"&[#a-zA-Z]")
+_escape_entity = re.compile(r"&#(?:0{0,5}27|[xX]0{0,5}1[bB])(?![0-9a-fA-F]);?")
+"""HTML has no such character, and a terminal has."""
+_percent_code = re.compile(r"%(?:[0-9a-fA-F]{2}|[uU][0-9a-fA-F]{4})")
+_long_percent_code = re.compile(r"%[uU]([0-9a-fA-F]{4})")
+# Match only from the first backslash of a run. Otherwise a long run would be tried from each position. The backslash
+# comes before the condition on the character before it: so the search skips everything else quickly.
+_control_escape = re.compile(r"\\(?<!\\\\)\\*+[nrbfvNRBFV]")
+_tab_escape = re.compile(r"\\(?<!\\\\)\\*+[tT]")
+# A code of eight digits has a capital U. With a small one it begins with a control character, which nobody writes.
 _code = re.compile(
-    r"(?<!\\)(\\++)(?:u((?:000[0-9a-f]|0010)?[0-9a-f]{4})|u\{([0-9a-f]{1,6})\}|x([0-9a-f]{2})|([0-3]?[0-7]{2})(?!\d))"
+    r"\\(?<!\\\\)(\\*+)(?:u((?:000[0-9a-f]|0010)?[0-9a-f]{4})|u\{([0-9a-f]{1,6})\}|x([0-9a-f]{2})|(0?[0-3]?[0-7]{2})(?!\d))",
+    re.IGNORECASE,
 )
 _continuation = re.compile(r"\\\r?\n[ \t]*")
 """A backslash at the end of a line joins the next line, as YAML folds long texts."""
@@ -118,7 +130,9 @@ _number_form = re.compile(
 _surrogates = re.compile("[\ud800-\udfff]")
 # The label of a code block names a language. A tool may have the same name, but ```bash is not a call of it.
 _label = r"[ \t]*(?!tool|json|function)[\w+#.\-]+[ \t]*(?=\n|\Z)"
-_line_number = re.compile(r"^[ \t]*(\d{1,6})(?:\t|[|:] ?| )", re.MULTILINE)
+# As editors and lists write it: 7| and 7) and [7] and L7. The line break is a part of the match: so the search skips
+# everything else quickly.
+_line_number = re.compile(r"\n[ \t>]*[\[(L]?(\d{1,7})(?:\t|[\])|:→] ?| |\.(?!\d) ?)")
 _fence_labels = {fence: re.compile(fence + _label) for fence in ("```", "~~~")}
 
 
@@ -136,12 +150,16 @@ _NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
 
 
 def unescape(text: str) -> str:
-    """Return the text in lower case, without entities, escapes, disguises and invisible characters.
+    """Return the text in lower case, without escapes and disguises, and with numbers in one form."""
+    return lower(decode(text))
+
+
+def decode(text: str) -> str:
+    """Return the text without entities, escapes, disguises, invisible characters and line numbers, in its own case.
 
     Each step depends only on the characters that it replaces, and not on the rest of the text. Otherwise a call in the
     middle of a page would read differently than the same call alone.
     """
-    text = text.lower()
     if "\\\n" in text or "\\\r" in text:
         text = _continuation.sub("", text)
     for _ in range(_ROUNDS):
@@ -151,17 +169,26 @@ def unescape(text: str) -> str:
             text = _simplify(text)
         before = text
         if "&" in text and _entity.search(text):
-            text = unescape_html(text).lower()
+            text = unescape_html(_escape_entity.sub("\x1b", text))
         if "\\" in text:
             text = _read_codes(text)
         if "%" in text and _percent_code.search(text):
-            text = unquote(text, errors="replace").lower()
+            text = unquote(_long_percent_code.sub(lambda code: chr(int(code[1], 16)), text), errors="replace")
         if text == before:
             break
     # Last, because it reveals no further escape: it removes all backslashes before a letter.
     if "\\" in text:
-        text = _read_controls(text)
-    return _number_form.sub(_plain_number, _drop_line_numbers(text))
+        text = _control_escape.sub("\n", _tab_escape.sub("\t", text))
+    return _drop_line_numbers(text)
+
+
+def lower(decoded: str) -> str:
+    """Return a decoded text in lower case, with numbers in one form."""
+    text = decoded.lower()
+    if not text.isascii():
+        # The dot over a capital I is a character of its own, and a sigma at the end of a word has another form.
+        text = text.replace("i\u0307", "i ").replace("ς", "σ")
+    return _number_form.sub(_plain_number, text)
 
 
 def alphanumerics(unescaped: str) -> str:
@@ -181,16 +208,18 @@ def view(unescaped: str) -> str:
     return _collapse(" ".join(marked.split()))
 
 
-def _drop_line_numbers(text: str) -> str:
+def _drop_line_numbers(text: str, pattern: re.Pattern[str] = _line_number) -> str:
     """Remove the line numbers that file tools add. Only consecutive numbers are line numbers."""
-    found = list(_line_number.finditer(text))
+    found = list(pattern.finditer("\n" + text)) if "\n" in text else []
     numbers = [int(each[1]) for each in found]
+    steps = [0, *(abs(one - other) for one, other in pairwise(numbers)), 0]
     pieces: list[str] = []
     position = 0
     for place, each in enumerate(found):
-        if numbers[place] + 1 in numbers[place + 1 : place + 2] or numbers[place] - 1 in numbers[place - 1 : place]:
+        if 1 in steps[place : place + 2]:
+            # In the text itself, the line break is one place further to the left, and it stays.
             pieces.append(text[position : each.start()])
-            position = each.end()
+            position = each.end() - 1
     return "".join((*pieces, text[position:])) if pieces else text
 
 
@@ -209,21 +238,12 @@ def _read_codes(text: str) -> str:
     if not text.isascii() and _surrogates.search(text):
         # Two surrogate escapes make one character. A single one is not a character.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text.lower()
-
-
-def _read_controls(text: str) -> str:
-    if "\\\\" in text:
-        return _control_escape.sub("\n", _tab_escape.sub("\t", text))
-    text = text.replace("\\t", "\t")
-    for letter in "nrbfv":
-        text = text.replace("\\" + letter, "\n")
     return text
 
 
 def _character(match: re.Match[str]) -> str:
     # Of three backslashes, two are one literal backslash, and the third begins the code.
-    kept = "\\" * ((len(match[1]) - 1) // 2)
+    kept = "\\" * (len(match[1]) // 2)
     if match[5]:
         return kept + chr(int(match[5], 8))
     code = int(match[2] or match[3] or match[4], 16)
@@ -246,7 +266,7 @@ def spell_number(value: float) -> str:
 def _simplify(text: str) -> str:
     """Remove invisible characters, and replace compatibility forms and special brackets by plain ones."""
     # A mark and the letter before it make one character, as soon as nothing invisible is between them.
-    text = normalize("NFKC", _replace(text, _plain_form)).lower()
+    text = normalize("NFKC", _replace(text, _plain_form))
     return text if text.isascii() else _replace(text, _plain_mark)
 
 
@@ -268,18 +288,19 @@ def _plain_mark(character: str) -> str:
 def _plain_form(character: str) -> str:
     if "\U000e0020" <= character <= "\U000e007e":
         # Invisible copies of ASCII (tag characters), which models still read.
-        return chr(ord(character) - 0xE0000).lower()
+        return chr(ord(character) - 0xE0000)
     if is_invisible(character) and not character.isspace():
         return ""
     if character in "‹〈⟨❮﹤":
         return "<"
     if unicodedata.combining(character):
         return character
-    if "⒜" <= character <= "⒵":
-        return chr(ord(character) - ord("⒜") + ord("a"))
     if character.isdecimal():
         return str(unicodedata.decimal(character))
-    plain = unicodedata.normalize("NFKC", character).lower()
+    for first in _LETTERS_IN_SIGNS:
+        if first <= ord(character) < first + 26:
+            return chr(ord(character) - first + ord("a"))
+    plain = unicodedata.normalize("NFKC", character)
     return "".join(each if each < "\x80" or each.isalnum() or unicodedata.combining(each) else BLANK for each in plain)
 
 
@@ -314,6 +335,9 @@ def _collapse_empty(text: str) -> str:
 # The readings of a content: other texts that a model may see in it. Unlike `unescape`, these steps may hide a call that
 # is written plainly (`<function=add>` contains a code of quoted-printable), so each reading is a text of its own.
 
+# A prefix of grep: a.txt:7: and a.txt-7-.
+_match_number = re.compile(r"\n(?:[^\n:\-]{0,100}+[:\-]){1,8}?(\d{1,7})[:\-]")
+_overwritten = re.compile(r"[^\n\x08]\x08")
 _quoted_printable = re.compile(r"=(?:[2-7][0-9a-fA-F]|[ \t]*\r?\n)")
 _soft_break = re.compile(r"=[ \t]{0,80}\r?\n")
 _octets = re.compile(r"(?:=[0-9a-fA-F]{2})+")
@@ -329,37 +353,73 @@ _inline_tag = re.compile(
 _empty_element = re.compile(
     r"<([a-z][\w:.\-]{0,40})(?:\s[^<>]{0,300})?>\s{0,20}</\1>|<[a-z][\w:.\-]{0,40}(?:\s[^<>]{0,300})?/>", re.IGNORECASE
 )
-_escaped_tag = re.compile(r"&(?:lt|amp|#)|\\(?:u003c|u\{3c\}|x3c)|%(?:25){0,2}3c", re.IGNORECASE)
 _comments = (("<!--", "-->"), ("/*", "*/"), ("<?", "?>"))
-_base64_run = re.compile(r"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{16,}+(?:(?:\s|\\[nr]){1,8}[A-Za-z0-9+/_\-]{4,}+)*+")
 _LEAST_BASE64 = 24
-_base64_breaks = re.compile(r"\\[nr]|\s+")
-_plain_octets = re.compile(rb"[\t\n\r\x20-\x7e\x80-\xff]{16,}")
-_STANDARD_ALPHABET = str.maketrans("-_", "+/")
+_ALPHABET = bytes.maketrans(b"-_", b"+/")
+_NO_BASE64 = bytes(
+    code for code in range(256) if not chr(code).isascii() or not (chr(code).isalnum() or chr(code) in "+/-_")
+)
+# What joins the lines of encoded text and has a character of the alphabet.
+_JOINTS = (b"\n-- ", b"\n- ", b"\n// ", b"\nb'", b'\nb"', b'" +', b"' +", b'+ "', b"+ '")
+_KINDS = bytes(
+    ord(
+        "a"
+        if code in (8, 9, 10, 13, 27) or 32 <= code < 127
+        else "c"
+        if 0x80 <= code < 0xC0
+        else "2"
+        if 0xC2 <= code < 0xE0
+        else "3"
+        if 0xE0 <= code < 0xF0
+        else "4"
+        if 0xF0 <= code < 0xF5
+        else "-"
+    )
+    for code in range(256)
+)
+"""Maps the bytes of ASCII text to `a`, and those of other characters to their length and `c`."""
+_PLAIN = (b"a" * 12, b"2c" * 8, b"3cc" * 5, b"4ccc" * 4, b"a2c" * 5, b"a3cc" * 4)
+_plain_octets = re.compile(rb"[\x08-\n\r\x1b\x20-\x7e\x80-\xf4]{16,}+").findall
 
 
 def readings(text: str) -> list[str]:
-    """Return the content as it is, and decoded or without its markup, where that makes a difference.
+    """Return the decoded content, and what it contains without its markup or in another encoding.
 
-    Two forms may be combined, such as base64 in quoted-printable, or tags in a string of JSON.
+    Two forms may be combined, such as base64 in quoted-printable, and each of them may be escaped.
     """
-    found = {text: None}
-    latest = [text]
+    plain = decode(text)
+    found = {plain: None}
+    latest = [(text, plain)]
     for _ in range(2):
-        latest = [other for given in latest for other in _decode(given) if other and other not in found]
-        found |= dict.fromkeys(latest)
+        others = dict.fromkeys(other for given, decoded in latest for other in _convert(given, decoded))
+        latest = [(other, decoded) for other in others if (decoded := decode(other)) and decoded not in found]
+        found |= dict.fromkeys(decoded for _, decoded in latest)
     return list(found)
 
 
-def _decode(text: str) -> Iterator[str]:
-    if "=" in text and _quoted_printable.search(text):
-        yield _octets.sub(_decode_octets, _soft_break.sub("", text))
+def _convert(text: str, decoded: str) -> Iterator[str]:
+    if "=" in decoded and _quoted_printable.search(decoded):
+        yield _octets.sub(_decode_octets, _soft_break.sub("", decoded))
+    yield from _strip_markup(decoded)
+    if text.count("<") != decoded.count("<") or text.count("/*") != decoded.count("/*"):
+        # A tag that is written in escapes may hide what follows it.
+        yield from _strip_markup(text)
+    yield _decode_base64(decoded)
+    if "\x08" in decoded:
+        # A terminal shows only the character after it.
+        yield _overwritten.sub("", decoded)
+    unnumbered = _drop_line_numbers(decoded, _match_number)
+    if unnumbered != decoded:
+        yield unnumbered
+
+
+def _strip_markup(text: str) -> Iterator[str]:
     plain = _without_markup(text)
-    yield plain
-    yield _tag.sub("", plain)
-    yield _decode_base64(text)
-    if _escaped_tag.search(text):
-        yield unescape(text)
+    if plain != text:
+        yield plain
+    bare = _tag.sub("", plain) if "<" in plain else plain
+    if bare != plain:
+        yield bare
 
 
 def _decode_octets(match: re.Match[str]) -> str:
@@ -393,15 +453,25 @@ def _cut_out(text: str, opener: str, closer: str) -> str:
 
 
 def _decode_base64(text: str) -> str:
-    """Return the texts in base64. Other characters may precede a run, so each of the four alignments is decoded."""
+    """Return the texts in base64, which may be split anywhere. Other words may precede them, so each of the four
+    alignments is decoded. What is not encoded decodes to octets that are no text."""
+    octets = text.encode("ascii", "ignore")
+    for joint in _JOINTS:
+        if joint in octets:
+            octets = octets.replace(joint, b" ")
+    digits = octets.translate(_ALPHABET, _NO_BASE64)
+    if len(digits) < _LEAST_BASE64:
+        return ""
     found: list[str] = []
-    for run in _base64_run.finditer(text):
-        digits = _base64_breaks.sub("", run[0]).translate(_STANDARD_ALPHABET)
-        if len(digits) < _LEAST_BASE64:
-            continue
-        for first in range(4):
-            octets = b64decode(digits[first : first + (len(digits) - first) // 4 * 4])
-            plain = b"\n".join(_plain_octets.findall(octets)).decode("utf-8", "ignore")
-            if plain.isprintable() or any(mark in plain for mark in "{(<"):
-                found.append(plain)
+    for first in range(4):
+        octets = a2b_base64(digits[first : first + (len(digits) - first) // 4 * 4])
+        if b"\0" in octets:
+            octets = octets.replace(b"\0", b"")
+        if _is_plain(octets):
+            found += [each.decode("utf-8", "ignore") for each in _plain_octets(octets) if _is_plain(each)]
     return "\n".join(found)
+
+
+def _is_plain(octets: bytes) -> bool:
+    kinds = octets.translate(_KINDS)
+    return any(map(kinds.__contains__, _PLAIN))
