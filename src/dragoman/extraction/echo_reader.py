@@ -10,8 +10,7 @@ from urllib.parse import unquote_to_bytes
 
 from dragoman import formats
 from dragoman.extraction.echo import EchoIndex
-from dragoman.extraction.regions import Regions, SpanList
-from dragoman.extraction.suspects import is_in_sentence
+from dragoman.extraction.regions import Regions, SpanList, is_in_sentence
 from dragoman.toolset import Toolset
 from dragoman.types import File, Image, Message, Part, Text, Thinking, Tool, ToolCall, ToolResult
 

@@ -28,13 +28,12 @@ from dragoman.events import (
 )
 from dragoman.extraction.echo import Allowance
 from dragoman.extraction.mistakes import write_notice
-from dragoman.extraction.regions import Regions, SpanList
+from dragoman.extraction.regions import Regions, SpanList, is_in_sentence
 from dragoman.extraction.responses import ConversationContext, ParsedResponse, receive
 from dragoman.extraction.suspects import (
     CONFIRMED,
     Suspect,
     find_near_misses,
-    is_in_sentence,
     mark_call,
     suspect_call,
 )

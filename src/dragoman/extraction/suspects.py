@@ -92,18 +92,3 @@ def find_near_misses(text: str, taken: list[tuple[int, int]], tools: Toolset | N
 
 def _digest(kind: str, *parts: str) -> str:
     return f"{kind} " + hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:8]
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Places that make a call an example.
-
-_ENDS_SENTENCE = ".:!?…)>]}\"'`*_,;"
-
-
-def is_in_sentence(text: str, span: tuple[int, int], calls: SpanList) -> bool:
-    """Whether words that a sentence connects are on both sides of a call, on its lines: then it is talked about."""
-    line = text.rfind("\n", 0, span[0]) + 1
-    stop = text.find("\n", span[1])
-    before = calls.cut_out(text, line, span[0]).rstrip()
-    after = calls.cut_out(text, span[1], len(text) if stop < 0 else stop).strip()
-    return bool(before and after) and before[-1] not in _ENDS_SENTENCE and (after[0].isalnum() or after[0] in "([")
