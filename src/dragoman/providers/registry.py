@@ -274,7 +274,7 @@ class Registry(Struct, frozen=True):
             return found
         family, first = self.profile(name), re.split("[:/@]", name)[0]
         is_family = family.name != UNKNOWN.name
-        if base_url and (is_family or ":" not in name or nearest(first, self.names()) is None):
+        if base_url and (is_family or ":" not in name):
             return "custom", name
         if family.vendor in self.rows and first == name:
             return family.vendor, name
