@@ -265,6 +265,16 @@ def test_a_list_directly_behind_a_call_is_its_echo() -> None:
     assert calls_of(read(text)) == calls_of(read(text, format="lfm2")) == [("find_ship", ARGUMENTS)]
 
 
+def test_a_heading_for_results_leaves_the_text_only_at_the_end() -> None:
+    call = '<tool_call>\n{"name": "find_ship", "arguments": ' + JSON + "}\n</tool_call>"
+    for heading in ("[Tool results]", "[tool result]"):
+        assert not read(f"{call}\n{heading}\n").text.strip()
+        for text in (f"{call}\n{heading}\nNo ship.", f"{call}\nSee {heading}", f"Answer.\n{heading}"):
+            assert heading in read(text).text, text
+        # What the model invents as a result is not a call.
+        assert len(read(f'{call}\n{heading}\n{{"name": "find_ship", "arguments": {JSON}}}').calls) == 1
+
+
 BEFORE = ("", '[\n null,\n "', "Text:\n  ", "x\nfind_ship\n")
 AFTER = ("", '"]')
 

@@ -290,6 +290,23 @@ class InventedResult(Entry):
         yield from cursor.expect(self._closer)
 
 
+class ResultsHeading(Entry):
+    """A last line that announces results, directly after a call. With results after it, the heading is text as well."""
+
+    format = ""
+    openers = ("[Tool results]", "[Tool result]", "[tool results]", "[tool result]")
+    place: Place = "line"
+
+    def __init__(self) -> None:
+        self._opener = Markers(self.openers)
+
+    def read(self, cursor: Cursor) -> Reader:
+        if not cursor.follows_call or cursor.refusing:
+            raise NotACall("no call stands before the heading")
+        yield from cursor.expect(self._opener)
+        yield from _require_end(cursor)
+
+
 RESULT_TAGS = tuple(
     f"{source}_{word}{plural}"
     for source in ("tool", "function", "tool_call", "function_call")
@@ -302,4 +319,5 @@ RESIDUE: tuple[Entry, ...] = (
     *(InventedResult(f"<{tag}>", f"</{tag}>") for tag in RESULT_TAGS),
     InventedResult("~~~tool_result", "\n~~~"),
     InventedResult("```tool_result", "\n```"),
+    ResultsHeading(),
 )
