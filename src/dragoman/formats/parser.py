@@ -372,7 +372,7 @@ class Parser(Cursor):
             self._mentions = not is_whole or (
                 tools is not None
                 and tools.is_mentioned(text)
-                and any([entry.may_occur(text) for entry in self._plan.lines.entries])
+                and any([not entry.may_occur or entry.may_occur(text) for entry in self._plan.lines.entries])
             )
         return self._mentions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Literal as OneOf
 
@@ -190,12 +190,11 @@ class Entry(ABC):
     keeps_envelope = False
     """Loose mode would lose a part of the envelope: ids, or text next to the calls."""
 
+    may_occur: Callable[[str], bool] | None = None
+    """For entries without openers: whether a complete text may contain such a call. False saves all attempts."""
+
     def begins(self, cursor: Cursor, at: int) -> bool | None:
         """For entries without openers: whether a call may begin at an index; None if more text is needed."""
-        return True
-
-    def may_occur(self, text: str) -> bool:
-        """For entries without openers: whether a complete text may contain such a call. False saves all attempts."""
         return True
 
     @abstractmethod
@@ -217,9 +216,13 @@ class UnmarkedEntry(Entry):
     start: re.Pattern[str]
     growing_start: re.Pattern[str]
     """Matches text that may still become a start; it ends in `\\Z`."""
+    may_echo = True
+    """Directly behind a call of another format, without a blank, it is a call as well. False: it is an echo."""
 
     def begins(self, cursor: Cursor, at: int) -> bool | None:
         text = cursor.text
+        if not self.may_echo and cursor.follows_call and at == cursor.position and cursor.format != self.format:
+            return False
         found = self.start.match(text, at)
         if found is not None:
             return found.end() - at <= START_LIMIT
@@ -240,6 +243,13 @@ class NamedLine(Entry):
     line_is_named = True
 
     def begins(self, cursor: Cursor, at: int) -> bool | None:
+        return self._is_named(cursor, at) and self.begins_call(cursor, at)
+
+    def begins_call(self, cursor: Cursor, at: int) -> bool | None:
+        """Decide about a line that begins with markup, a label or a name."""
+        return True
+
+    def _is_named(self, cursor: Cursor, at: int) -> bool:
         """Reject a line that begins with another word. Most lines of prose end here.
 
         Except for the first line, the parser judges the beginning of a line by the same word, before the rest of the

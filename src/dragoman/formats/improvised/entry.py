@@ -38,6 +38,10 @@ LONGEST = 262_144
 """The maximal number of characters that the parser holds until the call is read."""
 
 
+def _has_marks(text: str) -> bool:
+    return text.lstrip()[:1] == '"' or _marks("\n" + text.lstrip()) is not None
+
+
 class Improvised(NamedLine):
     """A call of an offered tool in markup that no format describes. It is read when the reply has ended."""
 
@@ -49,6 +53,7 @@ class Improvised(NamedLine):
     def __init__(self, *, marked_only: bool = False) -> None:
         self._marked_only = marked_only
         """Calls without markup are left to the loose scanner, which sees the whole text."""
+        self.may_occur = _has_marks if marked_only else None
 
     def _reader(self, cursor: Cursor, tools: Toolset) -> ImprovisedReader:
         if cursor.improvised is None:
@@ -56,23 +61,20 @@ class Improvised(NamedLine):
         reader: ImprovisedReader = cursor.improvised
         return reader
 
-    def may_occur(self, text: str) -> bool:
-        return not self._marked_only or text.lstrip()[:1] == '"' or _marks("\n" + text.lstrip()) is not None
-
-    def begins(self, cursor: Cursor, at: int) -> bool | None:
+    def begins_call(self, cursor: Cursor, at: int) -> bool | None:
         if cursor.tools is None or _python_list(cursor.text, at) is not None:
             return False
         if not cursor.begins_message and _gate(cursor.text, at) is None:
             # In a stream, the parser also asks about lines that have not arrived yet.
             return None if not cursor.final and _growing_gate(cursor.text, at) is not None else False
         if not cursor.final or cursor.text.startswith("<tool_call", at):
-            return super().begins(cursor, at)
+            return True
         # The text is complete, so this decides, without a reader. The cheapest look comes first.
         reader = self._reader(cursor, cursor.tools)
         is_first = cursor.begins_message
-        if not reader.may_begin(cursor.text, at, is_first=is_first) or not super().begins(cursor, at):
-            return False
-        return reader.begins(cursor.text, at, final=True, is_first=is_first)
+        return reader.may_begin(cursor.text, at, is_first=is_first) and reader.begins(
+            cursor.text, at, final=True, is_first=is_first
+        )
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:

@@ -512,12 +512,7 @@ class ListedCalls(UnmarkedEntry):
         self.openers = openers
         self.place: Place = place
         self._style = PythonStyle(gated=gated)
-
-    def begins(self, cursor: Cursor, at: int) -> bool | None:
-        # Directly behind a call of another format, without a blank, a list is not at the start of a line.
-        if self._style.gated and cursor.follows_call and at == cursor.position and cursor.format != self.format:
-            return False
-        return super().begins(cursor, at)
+        self.may_echo = not gated
 
     def read(self, cursor: Cursor) -> Reader:
         mark = cursor.begin()
