@@ -170,6 +170,10 @@ def test_an_endpoint_that_rejects_tools_gets_them_as_text_and_this_is_remembered
 
 def test_reasoning_of_a_foreign_model_returns_without_our_signature() -> None:
     script = [[thinking("Let me think."), call("weather", city="Paris")], "It is warm."]
+    with Upstream(script[:1]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        body = {**CHAT, "max_tokens": 9, "tools": [{"name": "weather", "input_schema": WEATHER["parameters"]}]}
+        first = json.loads(send(gateway, "POST", "/v1/messages", body)[2])["content"][0]
+        assert (first["thinking"], first["signature"][:9]) == ("Let me think.", "dragoman."), "whole"
     with Upstream(script) as upstream, gateway_to(upstream.endpoint()) as gateway:
         with anthropic.Anthropic(base_url=gateway.url, api_key="k", max_retries=0) as client:
             tools: Any = [{"name": t["name"], "input_schema": t["parameters"]} for t in TOOLS]

@@ -109,12 +109,18 @@ class Exchange:
     async def ask(self) -> Reply:
         """Return the whole reply."""
         self._whole = True
-        events = [event async for batch in self._translate() for event in batch]
+        events = [event async for batch in self._signed() for event in batch]
         return fold(events)
 
     async def stream(self) -> AsyncGenerator[list[Event]]:
         """Yield the events of the reply, in the order in which the client receives them."""
         self.report.streamed = True
+        async with aclosing(self._signed()) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def _signed(self) -> AsyncGenerator[list[Event]]:
+        """Yield the events, with signatures if the wire of the client needs them."""
         signer = ReasoningSigner(self.report.wire) if self.report.wire in SIGNED else None
         async with aclosing(self._translate()) as batches:
             async for batch in batches:
