@@ -625,7 +625,9 @@ class Extractor:
             # The server sends the reasoning in a separate field, so the text contains none.
             settings = self.settings = replace(settings, opens_thinking=False)
         inside = settings.opens_thinking or settings.starts_in_thinking
-        return open_parser(replace(settings, starts_in_thinking=inside))
+        return open_parser(
+            settings if inside is settings.starts_in_thinking else replace(settings, starts_in_thinking=inside)
+        )
 
     @property
     def received(self) -> str:
