@@ -1,9 +1,10 @@
-"""The processes of the benchmark of the gateway: an endpoint with fixed answers, and a proxy that only re-serialises.
+"""The processes of the benchmark of the gateway: an endpoint with fixed answers, and proxies that only re-serialise.
 
     python gateway_parts.py endpoint            answers every request from memory
-    python gateway_parts.py proxy ADDRESS       the same stack as the gateway: it reads JSON and writes it again
+    python gateway_parts.py proxy ADDRESS       reads JSON and writes it again, with Starlette on uvicorn and uvloop
+    python gateway_parts.py bare ADDRESS        the same without a framework: the least that a proxy can cost
 
-Both print their port.
+Each prints its port. Both proxies send with the HTTP client of the gateway.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -93,8 +94,13 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
-class Proxy:
-    """Reads the JSON of every request, answer and event, and writes it again. It repairs and translates nothing."""
+def serialise(data: bytes | str) -> bytes:
+    """Read JSON and write it again."""
+    return msgspec.json.encode(msgspec.json.decode(data))
+
+
+class Upstream:
+    """Sends requests to the endpoint. The JSON of every request, answer and event is read and written again."""
 
     def __init__(self, address: str) -> None:
         from dragoman.client.http import HttpTransport
@@ -102,48 +108,79 @@ class Proxy:
         self._url = f"{address}/v1/chat/completions"
         self._transport = HttpTransport()
 
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    async def send(self, body: bytes) -> Any:
         from dragoman.client.transport import HttpRequest, Timeouts
 
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
-        data = msgspec.json.encode(msgspec.json.decode(body))
-        request = HttpRequest("POST", self._url, {"content-type": "application/json"}, data)
-        response = await self._transport.send(request, Timeouts())
-        kind = response.headers.get("content-type", "").encode()
-        await send({"type": "http.response.start", "status": response.status, "headers": [(b"content-type", kind)]})
-        if kind == b"text/event-stream":
-            await self._relay(response, send)
-        else:
-            whole = b"".join([piece async for piece in response.pieces()])
-            await send({"type": "http.response.body", "body": msgspec.json.encode(msgspec.json.decode(whole))})
-        await response.close()
+        headers = {"content-type": "application/json"}
+        return await self._transport.send(HttpRequest("POST", self._url, headers, serialise(body)), Timeouts())
 
-    async def _relay(self, response: Any, send: Send) -> None:
+    async def read_whole(self, response: Any) -> bytes:
+        whole = b"".join([piece async for piece in response.pieces()])
+        await response.close()
+        return serialise(whole)
+
+    async def read_events(self, response: Any) -> AsyncIterator[bytes]:
         from dragoman.wire.framing import SseDecoder
 
         decoder = SseDecoder()
         async for piece in response.pieces():
             for event in decoder.feed(piece):
                 text: str = getattr(event, "data", "")
-                written = text.encode() if text == "[DONE]" else msgspec.json.encode(msgspec.json.decode(text))
-                data = b"data: " + written + b"\n\n"
+                yield b"data: " + (text.encode() if text == "[DONE]" else serialise(text)) + b"\n\n"
+        await response.close()
+
+
+def make_starlette_proxy(address: str) -> Any:
+    """A proxy as one writes it: it repairs and translates nothing."""
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response, StreamingResponse
+    from starlette.routing import Route
+
+    upstream = Upstream(address)
+
+    async def forward(request: Request) -> Response:
+        response = await upstream.send(await request.body())
+        kind = response.headers.get("content-type", "")
+        if kind == "text/event-stream":
+            return StreamingResponse(upstream.read_events(response), response.status, media_type=kind)
+        return Response(await upstream.read_whole(response), response.status, media_type=kind)
+
+    return Starlette(routes=[Route("/v1/chat/completions", forward, methods=["POST"])])
+
+
+class BareProxy:
+    """The same proxy as a plain ASGI application."""
+
+    def __init__(self, address: str) -> None:
+        self._upstream = Upstream(address)
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        response = await self._upstream.send(body)
+        kind = response.headers.get("content-type", "").encode()
+        await send({"type": "http.response.start", "status": response.status, "headers": [(b"content-type", kind)]})
+        if kind == b"text/event-stream":
+            async for data in self._upstream.read_events(response):
                 await send({"type": "http.response.body", "body": data, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await send({"type": "http.response.body", "body": await self._upstream.read_whole(response)})
 
 
-def run_proxy(address: str) -> None:
+def run_proxy(application: Any) -> None:
     import uvicorn
 
     from dragoman.server.process import open_socket
 
     listener = open_socket("127.0.0.1", 0)
     print(listener.getsockname()[1], flush=True)
-    config = uvicorn.Config(Proxy(address), log_config=None, access_log=False, lifespan="off", server_header=False)
+    config = uvicorn.Config(application, log_config=None, access_log=False, lifespan="off", server_header=False)
     uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -153,4 +190,4 @@ if __name__ == "__main__":
 
         uvloop.run(run_endpoint())
     else:
-        run_proxy(sys.argv[2])
+        run_proxy(BareProxy(sys.argv[2]) if sys.argv[1] == "bare" else make_starlette_proxy(sys.argv[2]))

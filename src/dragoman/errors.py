@@ -72,7 +72,7 @@ class _UnknownName(ConfigError):
 
 class UnknownProvider(_UnknownName):
     kind = "provider"
-    hint = "`dragoman providers` lists the known providers"
+    hint = "write openai, anthropic, gemini, ollama, ...; `dragoman providers` lists all of them"
 
 
 class UnknownModel(_UnknownName):

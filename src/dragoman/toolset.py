@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 from dragoman.errors import InvalidTool
@@ -119,10 +120,53 @@ def _unpack(value: object) -> Iterable[object]:
     return (value,)
 
 
+class _Spellings:
+    """The names of some tools in other spellings. They are derived when a name is not written exactly as offered."""
+
+    __slots__ = ("_listed", "_tails", "folded", "names")
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.folded = _index((fold(name), name) for name in names)
+        self._tails: dict[str, str | None] | None = None
+        self._listed: str | None = None
+
+    @property
+    def tails(self) -> dict[str, str | None]:
+        """The names by their ends, without namespaces."""
+        if self._tails is None:
+            self._tails = _index((tail, name) for name in self.names for tail in _tails(name))
+        return self._tails
+
+    @property
+    def listed(self) -> str:
+        """All spellings, each after a newline."""
+        if self._listed is None:
+            self._listed = "".join(f"\n{each}" for name in self.names for each in (fold(name), *_tails(name)))
+        return self._listed
+
+
+def _index(spellings: Iterable[tuple[str, str]]) -> dict[str, str | None]:
+    """Return the names by their spelling; None if several share it."""
+    found: dict[str, str | None] = {}
+    for spelling, name in spellings:
+        found[spelling] = None if spelling in found else name
+    return found
+
+
+_MOST_KEPT = 16 * 1024
+_spell_again = lru_cache(maxsize=64)(_Spellings)
+
+
+def _spell(names: tuple[str, ...]) -> _Spellings:
+    """Return the spellings. Those of the last tools are kept: the requests of a conversation have the same tools."""
+    return _spell_again(names) if sum(map(len, names)) <= _MOST_KEPT else _Spellings(names)
+
+
 class Toolset:
     """The offered tools, normalised once. Pass it to a parser instead of a list to avoid a second normalisation."""
 
-    __slots__ = ("_by_fold", "_by_name", "_by_tail", "_spellings", "tools")
+    __slots__ = ("_by_name", "_spellings", "tools")
 
     def __init__(self, tools: Iterable[object]) -> None:
         given: tuple[Any, ...] = tuple(tools)
@@ -130,9 +174,7 @@ class Toolset:
             given = tuple(as_tool(tool) for each in given for tool in _unpack(each))
         self.tools: tuple[Tool, ...] = given
         self._by_name = {tool.name: tool for tool in self.tools}
-        self._by_fold: dict[str, Tool | None] | None = None
-        self._by_tail: dict[str, Tool | None] | None = None
-        self._spellings: str | None = None  # all folded names, one per line
+        self._spellings: _Spellings | None = None
 
     @classmethod
     def of(cls, tools: Toolset | Iterable[object] | None) -> Toolset | None:
@@ -154,56 +196,41 @@ class Toolset:
         tool = self._by_name.get(name)
         if tool is not None:
             return tool
-        folded = self._by_fold or self._fold_names()
-        tool = folded.get(fold(name))
-        if tool is not None:
-            return tool
-        bare = without_namespace(name)
-        if bare != name:
-            return self._by_name.get(bare) or folded.get(fold(bare)) or self._find_namespaced(bare, dotted)
-        return self._find_namespaced(name, dotted)
+        folded = self._spell().folded
+        found = folded.get(fold(name))
+        if found is None:
+            bare = without_namespace(name)
+            if bare != name:
+                found = bare if bare in self._by_name else folded.get(fold(bare))
+            found = found or self._find_namespaced(bare, dotted)
+        return self._by_name[found] if found is not None else None
 
-    def _find_namespaced(self, name: str, dotted: bool) -> Tool | None:
-        """Return the only tool whose name differs by a namespace in front, on either side."""
-        if self._by_tail is None:
-            self._by_tail = {}
-            for tool in self._by_name.values():
-                for tail in _tails(tool.name):
-                    self._by_tail[tail] = None if tail in self._by_tail else tool  # ambiguous, as above
-        found = self._by_tail.get(fold("".join(_split(name))))
+    def _find_namespaced(self, name: str, dotted: bool) -> str | None:
+        """Return the only name that differs by a namespace in front, on either side."""
+        spellings = self._spell()
+        found = spellings.tails.get(fold("".join(_split(name))))
         if found is not None:
             return found
         if "." in name and not dotted:
             return None
-        folded = self._by_fold or self._fold_names()
-        stripped = {match.name: match for tail in _tails(name) if (match := folded.get(tail)) is not None}
-        return next(iter(stripped.values())) if len(stripped) == 1 else None
+        stripped = {match for tail in _tails(name) if (match := spellings.folded.get(tail)) is not None}
+        return stripped.pop() if len(stripped) == 1 else None
 
-    def _fold_names(self) -> dict[str, Tool | None]:
-        # Built on first use: most models write names exactly as offered.
-        folded: dict[str, Tool | None] = {}
-        for name, tool in self._by_name.items():
-            key = fold(name)
-            folded[key] = None if key in folded else tool  # ambiguous: several tools share it
-        self._by_fold = folded
-        return folded
-
-    def _list_spellings(self) -> str:
+    def _spell(self) -> _Spellings:
         if self._spellings is None:
-            folded = [spelling for name in self._by_name for spelling in (fold(name), *_tails(name))]
-            self._spellings = "\n" + "\n".join(folded)
+            self._spellings = _spell(tuple(self._by_name))
         return self._spellings
 
     def may_begin(self, word: str) -> bool:
         """Whether an offered name, in any spelling, may begin with this word."""
-        return "\n" + fold(word) in self._list_spellings()
+        return "\n" + fold(word) in self._spell().listed
 
     def is_mentioned(self, text: str) -> bool:
         """Whether a text contains an offered name, in any spelling."""
         if any([name in text for name in self._by_name]):
             return True
         folded = fold(text)
-        return any([spelling in folded for spelling in self._list_spellings().split("\n")[1:]])
+        return any([spelling in folded for spelling in self._spell().listed.split("\n")[1:]])
 
     @property
     def names(self) -> tuple[str, ...]:

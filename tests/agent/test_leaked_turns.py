@@ -25,7 +25,8 @@ def body(play: Playbook) -> str:
 
 
 def test_a_leaked_call_that_counts_is_a_native_call_in_the_next_request() -> None:
-    play = Playbook(weather).starts("hi").asks().replies(LEAK).runs("weather").answers("sunny").asks()
+    play = Playbook(weather).starts("hi").asks().replies(LEAK).learns(native=False)
+    play.runs("weather").answers("sunny").asks()
     user, turn, results = sent(play)
     assert (user.text, turn.text.strip()) == ("hi", "I look.")
     [made] = [part for part in turn.parts if isinstance(part, ToolCall)]
@@ -46,7 +47,9 @@ def test_in_text_mode_it_has_the_form_of_the_instructions() -> None:
 @pytest.mark.parametrize("native", [True, False])
 def test_a_confirmed_attempt_is_one_turn_in_the_next_request(native: bool) -> None:
     play = Playbook(weather, native=native).starts("hi").asks().replies(ATTEMPT)
-    play.asks(hearing="does not have the form of one").replies(ATTEMPT).runs("weather").answers("sunny").asks()
+    play.asks(hearing="does not have the form of one").replies(ATTEMPT)
+    play = play.learns(native=False) if native else play
+    play.runs("weather").answers("sunny").asks()
     _, turn, results = sent(play)
     assert "```json" not in body(play)
     assert turn.text.startswith("Sure:") and results.role == ("tool" if native else "user")

@@ -550,4 +550,5 @@ def test_texts_that_come_one_by_one_are_judged_as_all_of_them_at_once(
         alone = EchoIndex()
         alone.add(text)
         scores.append(alone.judge(judged).score)
-    assert whole.judge(judged).score == max(scores)
+    # Neighbouring texts are also read as one, so that together they may contain more of the call.
+    assert whole.judge(judged).score >= max(scores)

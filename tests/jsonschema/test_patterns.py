@@ -10,7 +10,7 @@ from dragoman.jsonschema.effort import MOST_VISITS
 from dragoman.jsonschema.patterns import MOST_ATTEMPTS, MOST_SIZE, cost_of
 from dragoman.jsonschema.untrusted import BadSchema, TextRules, accept_schema
 
-RULES = TextRules(lambda _: False, lambda text, limit: text[:limit], lambda text, limit: text[:limit])
+RULES = TextRules(lambda _: False, lambda _: False, lambda text, limit: text[:limit], lambda text, limit: text[:limit])
 
 # Each has at least so many states once its repetitions are written out.
 STATES = {

@@ -12,10 +12,20 @@ from tests.tables import each_row
 from tests.wire.conversations import REPLIES, WIRES
 from tests.wire.judges import answers, samples
 
-from dragoman.events import ArgumentsDelta, CallEnded, Event, TextDelta
+from dragoman.events import (
+    ArgumentsDelta,
+    CallEnded,
+    Event,
+    PartEnded,
+    PartReceived,
+    ReplyStarted,
+    TextDelta,
+    ThinkingDelta,
+    UsageReported,
+)
 from dragoman.replies import fold, unfold
-from dragoman.types import Fault, InvalidCall, Message, Reply, Text, Thinking, ToolCall, Usage
-from dragoman.wire import get
+from dragoman.types import Fault, Image, InvalidCall, Message, Reply, Text, Thinking, ToolCall, Usage
+from dragoman.wire import get, writer
 from dragoman.wire.event_order import EventOrder, unfold_in_order
 
 RECORDED: dict[str, bytes] = {wire: b"".join(chunks) for wire, chunks in samples.STREAMED.items()} | {
@@ -155,6 +165,29 @@ def test_a_served_stream_that_breaks_off_gives_no_call(wire: str) -> None:
     reply = fold(read(wire, written))
     assert reply.calls == []
     assert reply.failure is not None
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_deltas_in_succession_are_written_like_single_ones(wire: str) -> None:
+    """A writer may keep the bytes of a frame around its text. The frames stay the same, whatever the text is."""
+    texts = ["a", "b", "", 'quotes " \\ and \n lines', "\u2028\x85", "half \ud83d", writer._MARK, "\U0001f600", "z"]
+    parted: list[Event] = [
+        PartEnded("text", {}),
+        PartReceived(Image(data="aGk=", media_type="image/png")),
+        UsageReported(Usage(1, 2)),
+    ]
+    for model in ("m", f"m{writer._MARK}"):
+        for between in (None, *parted):
+            events: list[Event] = [ReplyStarted(model, "r1")]
+            for kind in (TextDelta, ThinkingDelta, TextDelta):
+                for text in texts:
+                    events += [kind(text), *([between] if between is not None else [])]
+            events += [*unfold(REPLIES["parallel calls"])[1:]]
+            kept, anew = get(wire).event_stream(), get(wire).event_stream()
+            anew.repeats_frames = False
+            for event in events:
+                assert kept.feed(event) == anew.feed(event), (wire, model, between, event)
+            assert kept.close() == anew.close()
 
 
 letters = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12)

@@ -20,7 +20,7 @@ from dragoman.server.process import GatewayServer, address_of, open_gateway, ope
 from dragoman.server.programs import PLACEHOLDER_KEY, PROGRAMS, Setup
 from dragoman.server.settings import GatewaySettings
 
-app = typer.Typer()
+app = typer.Typer(name="launch", add_completion=False, rich_markup_mode=None)
 
 _HELP = f"""Start an agent program with a gateway between it and your model.
 

@@ -38,7 +38,7 @@ from dragoman.server.settings import (
     read_settings,
 )
 
-app = typer.Typer()
+app = typer.Typer(name="serve", add_completion=False, rich_markup_mode=None)
 
 _HELP = """Serve a gateway: any client, any endpoint, working tool calls.
 

@@ -8,6 +8,7 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from importlib import import_module
 from pathlib import Path
 from typing import Self
@@ -226,8 +227,17 @@ class Client(_Asker):
         `whole` requests the reply in one piece. `deadline` is a time of the client's clock (`time.monotonic`), after
         which the reply ends with the failure `timed_out`.
         """
+        async with aclosing(self.stream_batches(request, whole=whole, deadline=deadline)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    yield event
+
+    async def stream_batches(
+        self, request: Request, *, whole: bool = False, deadline: float | None = None
+    ) -> AsyncGenerator[Sequence[ClientEvent]]:
+        """Like `stream`, but the events that arrived together come as one list."""
         plan = self._plan(request, whole)
-        yield RequestPrepared(plan.prepared.losses, len(plan.request.body), plan.model)
+        yield [RequestPrepared(plan.prepared.losses, len(plan.request.body), plan.model)]
         attempt = 0
         while True:
             attempt += 1
@@ -244,8 +254,7 @@ class Client(_Asker):
                     if held:
                         events = [*held, *events]
                         held = []
-                    for event in events:
-                        yield event
+                    yield events
             finally:
                 await exchange.close()
             failure = next((event.failure for event in held if isinstance(event, ReplyFailed)), None)
@@ -253,10 +262,9 @@ class Client(_Asker):
                 return
             decision = self._decide(failure, attempt, deadline)
             if decision.wait is None:
-                for event in _explain(held, decision.why):
-                    yield event
+                yield _explain(held, decision.why)
                 return
-            yield RequestRetried(attempt, decision.wait, failure, plan.model)
+            yield [RequestRetried(attempt, decision.wait, failure, plan.model)]
             await self._sleep(decision.wait)
 
     async def send_raw(self, request: HttpRequest) -> HttpResponse:

@@ -361,7 +361,8 @@ class Exchange(Struct, eq=False):
         assert self._pieces is not None
         try:
             self._check_deadline()
-            piece = await self.within(anext(self._pieces))
+            arrival = anext(self._pieces)
+            piece = await (arrival if self.deadline is None else self.within(arrival))
         except StopAsyncIteration:
             self._note = ""
             return None

@@ -539,6 +539,24 @@ def _settle_opened(received: ParsedResponse, events: Iterable[Event] | None, set
 # --------------------------------------------------------------------------------------------------------------------
 # The same verdicts for a streamed reply.
 
+
+def _join_texts(events: list[Event]) -> list[Event]:
+    """Return the events with each run of text in one piece: the judge looks at every event several times."""
+    joined: list[Event] = []
+    run: list[str] = []
+    for event in events:
+        if type(event) is TextDelta and event.received is None:
+            run.append(event.text)
+            continue
+        if run:
+            joined.append(TextDelta("".join(run)))
+            run = []
+        joined.append(event)
+    if run:
+        joined.append(TextDelta("".join(run)))
+    return joined
+
+
 RECOVERED = "failed_generation"
 """The repair of a call that was read out of a failure."""
 _LAST = (UsageReported, ReplyFailed, ReplyEnded)
@@ -576,25 +594,29 @@ class Extractor:
         return self.feed(rest)
 
     def feed(self, piece: str | Event, /) -> list[Event]:
+        if isinstance(piece, TextDelta):
+            self._wire.append(piece)
+            return self._feed_text(piece.text)
+        if isinstance(piece, str):
+            return self._feed_text(piece)
         if isinstance(piece, ReplyFailed) and self.recovers(piece.failure):
             return self._recover(piece.failure)
         if self._is_recovered and isinstance(piece, ReplyEnded):
             piece = replace(piece, stop="end")
-        if isinstance(piece, str):
-            self._texts.append(piece)
-            if self._parser is None:
-                self._parser = self._open_parser()
-            events = self._parser.feed(piece)
-            self._events += events
-            return events
         self._wire.append(piece)
-        if isinstance(piece, TextDelta):
-            return self.feed(piece.text)
         if isinstance(piece, _LAST):
             # The parser may still hold text back, so the end comes after it.
             self._held.append(piece)
             return []
         return [piece]
+
+    def _feed_text(self, text: str) -> list[Event]:
+        self._texts.append(text)
+        if self._parser is None:
+            self._parser = self._open_parser()
+        events = self._parser.feed(text)
+        self._events += events
+        return events
 
     def _open_parser(self) -> formats.Parser | LooseParser:
         settings = self.settings
@@ -602,7 +624,9 @@ class Extractor:
             # The server sends the reasoning in a separate field, so the text contains none.
             settings = self.settings = replace(settings, opens_thinking=False)
         inside = settings.opens_thinking or settings.starts_in_thinking
-        return open_parser(replace(settings, starts_in_thinking=inside))
+        return open_parser(
+            settings if inside is settings.starts_in_thinking else replace(settings, starts_in_thinking=inside)
+        )
 
     @property
     def received(self) -> str:
@@ -623,7 +647,7 @@ class Extractor:
         if self._is_recovered:
             # What the server read of the calls before it failed is part of the same output.
             received = replace(received, calls=(), invalid=())
-        self.extraction = settle(received, self._events, self.settings)
+        self.extraction = settle(received, _join_texts(self._events), self.settings)
         if self._is_recovered:
             calls = [replace(call, repairs=(*call.repairs, RECOVERED)) for call in self.extraction.calls]
             self.extraction = replace(self.extraction, calls=calls)

@@ -70,7 +70,7 @@ def rewrite_leaks(
     last message stays too, because the model may have to continue it. Without tools, nothing is a call.
     """
     given, offered = read_messages(messages), Toolset.of(tools)
-    if offered is None or not len(offered):
+    if offered is None or not len(offered) or all(message.role != "assistant" for message in given):
         return CleanHistory(given, [])
     names = tuple(family) if family is not None else None
 

@@ -300,8 +300,9 @@ def choose_tool_mode(
     check_text_calls(tool_mode, text_calls=text_calls)
     if not text_calls:
         tool_mode = "native"
-    if tool_mode != "auto":
-        forced = {"native_tool_calls": tool_mode == "native"}
+    is_native = tool_mode == "native"
+    if tool_mode != "auto" and endpoint.capabilities.native_tool_calls is not is_native:
+        forced = {"native_tool_calls": is_native}
         endpoint = replace(endpoint, capabilities=overrule(endpoint.capabilities, forced))
     chosen = ToolMode(
         endpoint,

@@ -109,22 +109,23 @@ class Exchange:
     async def ask(self) -> Reply:
         """Return the whole reply."""
         self._whole = True
-        events = [event async for batch in self._signed() for event in batch]
+        events = [event async for batch in self._open() for event in batch]
         return fold(events)
 
-    async def stream(self) -> AsyncGenerator[list[Event]]:
+    def stream(self) -> AsyncGenerator[list[Event]]:
         """Yield the events of the reply, in the order in which the client receives them."""
         self.report.streamed = True
-        async with aclosing(self._signed()) as batches:
-            async for batch in batches:
-                yield batch
+        return self._open()
 
-    async def _signed(self) -> AsyncGenerator[list[Event]]:
-        """Yield the events, with signatures if the wire of the client needs them."""
-        signer = ReasoningSigner(self.report.wire) if self.report.wire in SIGNED else None
+    def _open(self) -> AsyncGenerator[list[Event]]:
+        return self._sign() if self.report.wire in SIGNED else self._translate()
+
+    async def _sign(self) -> AsyncGenerator[list[Event]]:
+        """Yield the events with signatures, for a client whose wire needs them."""
+        signer = ReasoningSigner(self.report.wire)
         async with aclosing(self._translate()) as batches:
             async for batch in batches:
-                yield batch if signer is None else [each for event in batch for each in signer.feed(event)]
+                yield [each for event in batch for each in signer.feed(event)]
 
     # ---- turns ------------------------------------------------------------------------------------------------------
 
@@ -289,14 +290,17 @@ class Exchange:
             observer.started()
         failure: Failure | None = None
         try:
-            async with aclosing(self._backend.client.stream(composed.request, whole=self._whole)) as events:
-                async for event in events:
-                    if isinstance(event, NOTICES):
-                        self._note_client(event)
-                        continue
-                    if isinstance(event, ReplyFailed):
-                        failure = event.failure
-                    if ready := translator.feed(event):
+            async with aclosing(self._backend.client.stream_batches(composed.request, whole=self._whole)) as batches:
+                async for batch in batches:
+                    ready: list[Event] = []
+                    for event in batch:
+                        if isinstance(event, NOTICES):
+                            self._note_client(event)
+                            continue
+                        if isinstance(event, ReplyFailed):
+                            failure = event.failure
+                        ready += translator.feed(event)
+                    if ready:
                         yield ready
         finally:
             if observer is not None:

@@ -8,7 +8,8 @@ brace, so text is held from there on. If the block has named no tool after some 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 MOST_HELD = 64 * 1024
 """How many characters of text are held before it is decided that they are text."""
@@ -17,13 +18,19 @@ _LONGEST_WITHOUT_NAME = 300
 _opener = re.compile(r"(?m)^[ \t]*(?P<fence>`{3,}|~{3,})|\{|^[ \t]*[`~]{1,2}\Z").search
 
 
+@lru_cache(maxsize=64)
+def _search_names(names: tuple[str, ...]) -> Callable[[str], re.Match[str] | None] | None:
+    """Return the search for a call of one of these tools."""
+    listed = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    # In quotes, or before a bracket: tools have names such as "read" and "write", which code is full of.
+    return re.compile(rf"[\"'](?:{listed})[\"']|\b(?:{listed})\(").search if listed else None
+
+
 class TextGate:
     """Takes released text and returns what can be sent now."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        listed = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-        # In quotes, or before a bracket: tools have names such as "read" and "write", which code is full of.
-        self._names = re.compile(rf"[\"'](?:{listed})[\"']|\b(?:{listed})\(").search if listed else None
+        self._names = _search_names(tuple(names))
         self._held = ""
         self._rest: list[str] = []
         self._size = 0
@@ -37,6 +44,8 @@ class TextGate:
         if self._names is None:
             return text
         if not self.is_shut:
+            if not self._held and not self._fence and "{" not in text and "`" not in text and "~" not in text:
+                return text
             self._held += text
             return self._release()
         self._rest.append(text)

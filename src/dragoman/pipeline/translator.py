@@ -17,7 +17,7 @@ the text and the calls. A client runs what it receives, so it never receives hal
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import Struct
 
@@ -44,6 +44,7 @@ from dragoman.types import Failure, InvalidCall, Message, Part, StopReason, Tool
 from dragoman.wire.registry import ROWS
 
 _CALLS = (CallEnded, CallBroken, CallRefused)
+_STARTS = (CallStarted, *_CALLS)
 _LATER = (ReplyStarted, ArgumentsDelta, *_CALLS, UsageReported, ReplyEnded, ReplyFailed)
 """A call follows as a whole, and the end of the reply after it."""
 
@@ -100,7 +101,10 @@ class ReplyTranslator:
     def feed(self, event: Event, /) -> list[Event]:
         if isinstance(event, TextDelta):
             self._received += len(event.text)
-            return self._pass_text(event, self._reader.feed(event))
+            events = self._reader.feed(event)
+            if len(events) == 1 and self._is_plain(events[0]):
+                return self._pass_plain(events[0])
+            return self._pass_text(event, events)
         if isinstance(event, ReplyFailed):
             if self._reader.recovers(event.failure):
                 # The server could not read a call of its model, and says what the model wrote.
@@ -120,10 +124,24 @@ class ReplyTranslator:
             return []
         return passed
 
+    def _is_plain(self, event: Event) -> TypeGuard[TextDelta]:
+        """Whether the text is passed on as it came, as by far the most is: nothing is held."""
+        is_open = self._held_from is None and not self._is_released
+        return type(event) is TextDelta and is_open and self._received - self._passed <= self._most_held
+
+    def _pass_plain(self, event: TextDelta) -> list[Event]:
+        self._heard.append(event)
+        self._passed += len(event.raw)
+        text = self._gate.feed(event.text)
+        if not text:
+            return []
+        self._sent.append(text)
+        return [event if event.received is None and text == event.text else TextDelta(text)]
+
     def _pass_text(self, event: TextDelta, events: Iterable[Event]) -> list[Event]:
         ready: list[Event] = []
         for each in events:
-            if isinstance(each, (CallStarted, *_CALLS)):
+            if isinstance(each, _STARTS):
                 if self._held_from is None:
                     self._held_from = self._passed
                 if isinstance(each, _CALLS):
@@ -266,11 +284,6 @@ class ReplyTranslator:
             return found.notice, "text looks like a call"
         breach = find_breach(self._composed, ())
         return (f"{breach}. Make the call now.", breach) if breach else ("", "")
-
-
-def _is_settled(event: CallEnded | CallBroken, taken: set[str]) -> bool:
-    """Whether a call is passed on, or a note replaces it."""
-    return event.raw in taken if isinstance(event, CallEnded) else event.is_cut
 
 
 def _is_native(call: InvalidCall) -> bool:

@@ -158,7 +158,8 @@ class Gateway:
             await answer_failure(call, codec, Failure("server_error", str(error), 500))
         finally:
             self.records.close(report)
-            log.info("%s %s", report.id, escape_message(report.summarise()))
+            if log.isEnabledFor(logging.INFO):
+                log.info("%s %s", report.id, escape_message(report.summarise()))
 
     async def _answer(self, call: HttpCall, codec: Codec, request: Request, exchange: Exchange) -> None:
         if request.options.get("stream"):

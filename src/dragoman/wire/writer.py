@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, TextDelta, ThinkingDelta, UsageReported
 from dragoman.types import Failure, Reply, Usage
@@ -25,8 +25,15 @@ FrameT = TypeVar("FrameT")
 _DELTAS = (TextDelta, ThinkingDelta)
 
 
+_MARK = "\ue000text\ue000"
+"""Stands for the text in the pattern of a frame."""
+
+
 class StreamWriter(ABC, Generic[FrameT]):
     """A stage from events to the bytes of a streamed reply."""
+
+    repeats_frames: ClassVar[bool] = False
+    """Whether the frames of two deltas in succession, of the same kind, differ in their text only."""
 
     def __init__(self, ids: IdRule, *, model: str = "", id: str = "") -> None:
         self._order = EventOrder()
@@ -36,12 +43,33 @@ class StreamWriter(ABC, Generic[FrameT]):
         self._usage = Usage()
         self._started = False
         self._closed = False
+        self._grown: type[Event] | None = None
+        """The kind of the last event, if it was a delta and `_pattern` may be used for the next one."""
+        self._pattern: tuple[bytes, bytes] | None = None
+        """The bytes of a frame before and after its text."""
 
     def feed(self, event: Event, /) -> list[bytes]:
-        if type(event) in _DELTAS and self._started and not self._closed and not self._order.queue:
-            # Most events of a stream are deltas, which only cause their own frames.
+        # Most events of a stream are deltas, which only cause their own frames.
+        if isinstance(event, _DELTAS) and self._started and not self._closed and not self._order.queue:
+            kind = type(event)
+            if kind is self._grown and event.text:
+                if self._pattern is None:
+                    self._pattern = self._make_pattern(kind)
+                before, after = self._pattern
+                if before:
+                    return [before + write(event.text).encode() + after]
+            elif self.repeats_frames:
+                self._grown, self._pattern = kind if event.text else None, None
             return [self._encode(frame) for frame in self._write_part(event)]
+        self._grown = None
         return [self._encode(frame) for frame in self._frames_of(event)]
+
+    def _make_pattern(self, kind: type[TextDelta | ThinkingDelta]) -> tuple[bytes, bytes]:
+        """Return a frame without its text: to write it anew for each text takes twice as long."""
+        data = b"".join([self._encode(frame) for frame in self._write_part(kind(_MARK))])
+        before, _, after = data.partition(write(_MARK).encode())
+        # A name that contains the mark would be taken for the text.
+        return (before, after) if data.count(_MARK.encode()) == 1 else (b"", b"")
 
     def close(self) -> list[bytes]:
         return [self._encode(frame) for frame in self._last_frames()]

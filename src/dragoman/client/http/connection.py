@@ -82,7 +82,12 @@ class Response:
                 return piece
 
     def _take(self) -> bytes:
-        piece = self._pieces.popleft()
+        if self._decoder is None and len(self._pieces) > 1:
+            # What arrived together is read together: a reader that is slower than the server has less to do.
+            piece = b"".join(self._pieces)
+            self._pieces.clear()
+        else:
+            piece = self._pieces.popleft()
         self.buffered -= len(piece)
         if self._connection is not None and self.buffered < _LOW:
             self._connection.resume()

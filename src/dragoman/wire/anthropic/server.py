@@ -248,6 +248,8 @@ class _ContentWriter:
 class EventWriter(StreamWriter[JsonObject]):
     """A Stage from events to the bytes of a stream: blocks counted from 0, one open at a time, arguments whole."""
 
+    repeats_frames = True
+
     def __init__(self, model: str, id: str) -> None:
         super().__init__(RULES.ids, model=model, id=id)
         self._has_calls = False

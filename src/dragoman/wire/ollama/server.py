@@ -186,6 +186,8 @@ def write_reply(reply: Reply, created: int) -> JsonObject:
 class LineWriter(StreamWriter[JsonObject]):
     """A Stage from events to the lines of a streamed reply."""
 
+    repeats_frames = True
+
     def __init__(self, model: str, created: int) -> None:
         super().__init__(FREE_IDS, model=model)
         self._created = write_time(created)

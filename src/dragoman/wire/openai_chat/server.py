@@ -328,6 +328,8 @@ def _write_sources(extra: dict[str, Any], wire: str) -> JsonObject:
 class ChunkWriter(StreamWriter[JsonObject | str]):
     """A Stage from events to the bytes of a stream of chunks."""
 
+    repeats_frames = True
+
     def __init__(self, wire: str, ids: IdRule, model: str, id: str, created: int, *, include_usage: bool) -> None:
         super().__init__(ids, model=model, id=id or "chatcmpl-0")
         self._wire = wire
