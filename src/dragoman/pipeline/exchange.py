@@ -94,6 +94,8 @@ class Exchange:
         """`backends` are tried in order, until one answers. `secret` makes the boundaries of results in text
         unpredictable, and equal in every turn of a conversation."""
         self.report = report
+        self.reply_id = ""
+        """The id that the endpoint gave the last reply."""
         self._request = request
         self._backends = list(backends)
         self._backend = self._backends.pop(0)
@@ -105,6 +107,11 @@ class Exchange:
         self._whole = False
         self._finder: Tool | None = None
         self._searches = 0
+
+    @property
+    def wire(self) -> str:
+        """The wire of the endpoint that answers."""
+        return self._backend.client.endpoint.wire
 
     async def ask(self) -> Reply:
         """Return the whole reply."""
@@ -290,6 +297,8 @@ class Exchange:
                         continue
                     if isinstance(event, ReplyFailed):
                         failure = event.failure
+                    elif isinstance(event, ReplyStarted):
+                        self.reply_id = event.id
                     if ready := translator.feed(event):
                         yield ready
         finally:

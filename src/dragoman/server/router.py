@@ -11,9 +11,10 @@ from fnmatch import translate
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman import providers
-from dragoman.client import DetectedServer, adetect
+from dragoman.client import DetectedServer, TokenCount, acount_tokens, adetect
 from dragoman.client.client import Client, shared_transport
 from dragoman.client.models import choose_model, find_model
 from dragoman.client.rate_limit import RateLimiter
@@ -21,6 +22,7 @@ from dragoman.client.retry import Breakers
 from dragoman.client.transport import Transport
 from dragoman.errors import ConfigError, UnknownModel
 from dragoman.pipeline import Backend
+from dragoman.pipeline.signatures import restore_reasoning
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.server.models import ModelEntry
 from dragoman.server.settings import EndpointSettings, GatewaySettings, RouteSettings, as_list, named_endpoints
@@ -82,6 +84,17 @@ class Target:
             client = self._clients[name] = self._router.open_client(endpoint, row, self._limiter)
         return client
 
+    async def count(self, request: Request, wire: str, login: str | None = None) -> TokenCount:
+        """Return the input tokens of a request of a client, which speaks `wire`."""
+        row = self.settings
+        return await acount_tokens(
+            self.client_for(self._router.name_model(request.model)).endpoint,
+            restore_reasoning(request.messages, wire),
+            tools=request.tools,
+            key=(login if row.forward_login else None) or find_row_key(row),
+            transport=self._router.transport,
+        )
+
     def forget(self) -> None:
         """Open the clients again with the next request, because there are new facts."""
         self._clients.clear()
@@ -126,6 +139,10 @@ class Chosen(Struct, frozen=True):
     model: str
     slot: str = ""
 
+    def only(self, wire: str) -> Chosen:
+        """Return the same choice without the endpoints that do not speak a wire."""
+        return replace(self, targets=[target for target in self.targets if target.endpoint.wire == wire])
+
     def backends(self, login: str | None = None) -> list[Backend]:
         """Return how each endpoint is asked. `login` is the key of the client."""
         settings = self.route.settings
@@ -159,7 +176,7 @@ class Router:
         self._servers = servers or {}
         self.facts = facts if facts is not None else MemoryFacts()
         self._clock = clock
-        self._transport = transport
+        self.transport = transport
         self._breakers = Breakers()
         self.targets: dict[str, Target] = {}
         self.routes = [self._open_route(row) for row in settings.routes]
@@ -180,7 +197,7 @@ class Router:
     ) -> Client:
         """Return a client for an endpoint. All of them share the connections."""
         own = endpoint.provider.transport
-        transport = shared_transport(endpoint) if own or self._transport is None else self._transport
+        transport = shared_transport(endpoint) if own or self.transport is None else self.transport
         return Client(
             endpoint,
             transport=transport,
@@ -192,7 +209,7 @@ class Router:
 
     def choose(self, request: Request, size: int = 0) -> Chosen:
         """Return the endpoints for a request. `size` is the size of its body in bytes. Raises UnknownModel."""
-        model = self.settings.aliases.get(request.model, request.model)
+        model = self.name_model(request.model)
         route = next((route for route in self.routes if route.matches(model)), None)
         if route is None:
             raise UnknownModel(model, [each.name for each in self.models()])
@@ -202,6 +219,10 @@ class Router:
         targets = route.pick(first or as_list(route.settings.to), now)
         rest = [route.targets[name] for name in as_list(route.settings.fallback)]
         return Chosen(route, list(dict.fromkeys([*targets, *rest])), model, slot)
+
+    def name_model(self, asked: str) -> str:
+        """Return the model that an alias means."""
+        return self.settings.aliases.get(asked, asked)
 
     def rest(self, target: Target) -> None:
         """Avoid an endpoint for a while, because it failed."""

@@ -1,0 +1,150 @@
+"""What clients ask for in unusual ways: paths, methods, state at the endpoint, counts, arrays, fields that are lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.server.gateways import WEATHER, gateway_to, open_openai, settings_for
+from tests.server.test_gateway import CHAT, PATHS, send
+
+from dragoman.server.settings import GatewaySettings, ServerSettings
+from dragoman.testing import Answer, Upstream, call
+
+REQUEST = {**CHAT, "input": "Go.", "contents": [{"role": "user", "parts": [{"text": "Go."}]}], "max_tokens": 9}
+ODD_PATHS = ("/v1/messages/", "/v1/v1/messages", "//v1//chat/completions", "/v1/api/chat", "/v1/v1/responses/")
+
+
+def test_a_path_with_a_doubled_version_or_a_slash_too_many_is_translated() -> None:
+    with Upstream(["Hello."], loop=True) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for path in ODD_PATHS:
+            status, headers, _ = send(gateway, "POST", path, {**REQUEST, "stream": False})
+            assert (status, upstream.received[-1].target) == (200, "/v1/chat/completions"), path
+            assert "x-dragoman-exchange" in headers, f"{path} was not repaired"
+
+
+def test_head_is_answered_like_get_without_a_body() -> None:
+    with Upstream([]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for path in ("/", "/healthz", "/readyz", "/metrics", "/v1/models", "/v1/models/m", "/api/tags", "/api/version"):
+            (status, _, data), (same, headers, whole) = send(gateway, "HEAD", path), send(gateway, "GET", path)
+            assert (status, same, data) == (200, 200, b"") and len(whole) == int(headers["content-length"]), path
+        assert upstream.received == []
+
+
+def test_a_model_exists_if_a_route_accepts_its_name() -> None:
+    for match, status in (("*", 200), ("other", 404)):
+        with Upstream([]) as upstream, gateway_to(upstream.endpoint(), settings_for(match=match)) as gateway:
+            for path in ("/v1/models/m", "/v1beta/models/m"):
+                got, _, data = send(gateway, "GET", path)
+                assert got == status and ("error" in json.loads(data)) == (status == 404), (path, data)
+            assert upstream.received == []
+
+
+def test_a_request_that_is_too_large_is_the_fault_of_the_client_on_every_wire() -> None:
+    plain = settings_for()
+    settings = GatewaySettings(ServerSettings(port=0, most_of_a_request=1000), plain.endpoints, plain.routes)
+    kinds = {"invalid_request_error", "request_too_large", "INVALID_ARGUMENT", None}
+    with Upstream([]) as upstream, gateway_to(upstream.endpoint(), settings) as gateway:
+        for path in PATHS:
+            status, _, data = send(gateway, "POST", path, b'{"model": "' + b"m" * 1000 + b'"}')
+            error = json.loads(data)["error"]
+            kind = error.get("type") or error.get("status") if isinstance(error, dict) else None
+            assert status == 413 and kind in kinds, (path, data)
+
+
+STATE: dict[str, tuple[dict[str, Any], int, str | None]] = {
+    "previous_response_id": ({"previous_response_id": "resp_9"}, 400, "previous_response_not_found"),
+    "conversation": ({"conversation": {"id": "conv_9"}}, 404, None),
+    "prompt": ({"prompt": {"id": "pmpt_9"}}, 404, None),
+    "input": ({"input": [{"type": "item_reference", "id": "msg_9"}]}, 404, None),
+}
+
+
+def test_state_that_no_endpoint_holds_gets_the_error_of_the_vendor() -> None:
+    with Upstream([]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for param, (fields, status, code) in STATE.items():
+            for stream in (False, True):
+                got, _, data = send(gateway, "POST", "/v1/responses", {**REQUEST, **fields, "stream": stream})
+                error = json.loads(data)["error"]
+                assert (got, error["param"], error["code"]) == (status, param, code), data
+                assert error["type"] == "invalid_request_error" and "_9' not found." in error["message"]
+        assert upstream.received == []
+
+
+def test_a_client_continues_a_response_that_an_endpoint_remembers() -> None:
+    tools: Any = [{"type": "function", **WEATHER, "strict": False}]
+    script = [call("weather", city="Paris"), "Sunny."] * 2
+    with (
+        Upstream(script, wire="openai_responses") as upstream,
+        gateway_to(upstream.endpoint()) as gateway,
+        open_openai(gateway.url) as client,
+    ):
+        for stream in (False, True):
+            first: Any = client.responses.create(model="m", input="Go.", tools=tools, stream=stream)
+            first = list(first)[-1].response if stream else first
+            assert upstream.bodies[-1]["store"] is True, "the default of the vendor"
+            [made] = first.output
+            result: Any = {"type": "function_call_output", "call_id": made.call_id, "output": "sunny"}
+            client.responses.create(model="m", input=[result], previous_response_id=first.id, tools=tools)
+            sent = upstream.bodies[-1]
+            assert sent["input"] == [result] and sent["previous_response_id"] == "resp_0", "the id of the endpoint"
+
+
+def test_gemini_streams_an_array_unless_it_is_asked_for_events() -> None:
+    path = "/v1beta/models/m:streamGenerateContent"
+    script = ["Hello.", "Hello.", call("weather", city="Paris"), ""]
+    kinds = []
+    with Upstream(script) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for query in ("?alt=sse", "", "?alt=json", "?key=k"):
+            status, headers, data = send(gateway, "POST", path + query, REQUEST)
+            kinds.append(headers["content-type"].partition(";")[0])
+            if query != "?alt=sse":
+                replies = json.loads(data)
+                assert status == 200 and replies[-1]["candidates"][0]["finishReason"] == "STOP", data
+    assert kinds == ["text/event-stream", *["application/json"] * 3]
+
+
+def test_tokens_are_counted_by_an_endpoint_that_can() -> None:
+    number = Answer(200, {"content-type": "application/json"}, {"input_tokens": 77, "totalTokens": 77})
+    paths = {"/v1/messages/count_tokens": "input_tokens", "/v1beta/models/m:countTokens": "totalTokens"}
+    for wire, is_estimate in {"anthropic": False, "gemini": False, "openai_chat": True, "ollama": True}.items():
+        script = [] if is_estimate else [number] * 2
+        with Upstream(script, wire=wire) as upstream, gateway_to(upstream.endpoint()) as gateway:
+            for path, name in paths.items():
+                status, headers, data = send(gateway, "POST", path, {**REQUEST, "system": "Be brief."})
+                assert status == 200 and ("x-dragoman-estimated" in headers) == is_estimate, (wire, path)
+                assert (json.loads(data)[name] == 77) != is_estimate, (wire, path, data)
+            assert all("count" in received.target for received in upstream.received)
+
+
+LOST: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "/v1/chat/completions": ({"n": 2, "logprobs": True, "top_logprobs": 3}, ["n", "logprobs", "top_logprobs"]),
+    "/v1/responses": ({"top_logprobs": 3}, ["top_logprobs"]),
+    "/v1beta/models/m:generateContent": (
+        {"generationConfig": {"candidateCount": 2, "responseLogprobs": True, "topK": 3}},
+        ["candidateCount", "responseLogprobs"],
+    ),
+}
+
+
+def test_other_choices_and_likelihoods_are_not_asked_for_and_the_report_says_so() -> None:
+    wires = ("openai_chat", "openai_responses", "gemini")
+    for wire, (path, (fields, names)) in zip(wires, LOST.items(), strict=True):
+        with Upstream(["Hello."] * 2, wire=wire) as upstream, gateway_to(upstream.endpoint()) as gateway:
+            assert send(gateway, "POST", path, {**REQUEST, **fields})[0] == 200
+            written = json.dumps(upstream.bodies)
+            for name in names:
+                assert f'"{name}"' not in written
+                assert any(f" {name} was left out" in loss for loss in gateway.reports[0]["losses"]), gateway.reports[0]
+            send(gateway, "POST", path, {**REQUEST, "n": 1, "generationConfig": {"candidateCount": 1}})
+            assert not any("left out" in loss for loss in gateway.reports[0].get("losses", ()))
+
+
+def test_the_usage_of_a_stream_is_in_the_report_also_if_the_client_does_not_ask_for_it() -> None:
+    asked: list[Any] = [None, {"include_usage": False}, {"include_usage": True}]
+    with Upstream(["Hello."] * 3) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for options in asked:
+            more = {} if options is None else {"stream_options": options}
+            _, _, data = send(gateway, "POST", "/v1/chat/completions", {**CHAT, "stream": True, **more})
+            assert upstream.bodies[-1]["stream_options"] == {"include_usage": True}
+            assert (b'"usage":{' in data) == bool(options and options["include_usage"]), (options, data)
