@@ -149,3 +149,12 @@ def test_a_failure_of_the_endpoint_has_the_form_of_the_wire(client: str) -> None
         for stream in (False, True):
             with pytest.raises(kinds[client], match="slow"):
                 CLIENTS[client](gateway.url, stream)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_refused_key_of_the_gateway_is_not_taken_for_the_key_of_the_client(client: str) -> None:
+    refused = Answer(401, {"content-type": "application/json"}, {"error": {"message": "bad key"}})
+    with Upstream([refused, refused]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for stream in (False, True):
+            with pytest.raises(Exception, match="refused the key of the gateway: bad key"):
+                CLIENTS[client](gateway.url, stream)

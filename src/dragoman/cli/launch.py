@@ -53,6 +53,9 @@ def launch(
     path = shutil.which(program)
     if path is None:
         raise ConfigError(f"{program} is not installed", hint=f"install it, so that `{program} --version` works")
+    if not (to or model or config):
+        hint = f"dragoman launch --to URL {program}; what follows {program} goes to the program"
+        raise ConfigError("the gateway needs an endpoint, before the name of the program", hint=hint)
     settings = make_settings(to or [], model, config, "127.0.0.1", 0, "compat")
     _write_log(log)
     return asyncio.run(_run(settings, program, path, arguments or []))

@@ -185,7 +185,9 @@ class Exchange:
             if self._backend.observer is not None:
                 self._backend.observer.learned(endpoint, fact)
             return True
-        if not self._backends or FAILURE_CAUSES.get(failure.kind) == "request":
+        # The key belongs to the endpoint, not to the request, so another endpoint may help.
+        is_final = FAILURE_CAUSES.get(failure.kind) == "request" and failure.kind != "unauthorized"
+        if not self._backends or is_final:
             return False
         self.report.retries.append(f"{self.report.model}: {failure.kind}: {failure.message}"[:300])
         self._backend = self._backends.pop(0)
@@ -328,9 +330,15 @@ class Exchange:
         report.stop = verdict.stop
         report.seconds = round(self._clock() - self._began, 4)
         failed: list[Event] = []
-        if verdict.failure is not None:
-            report.fail(verdict.failure)
-            failed.append(ReplyFailed(verdict.failure))
+        if (failure := verdict.failure) is not None:
+            if failure.kind == "unauthorized":
+                # The client would otherwise believe that its own key is wrong, and ask its user for another one.
+                url = self._backend.client.endpoint.base_url
+                failure = replace(
+                    failure, message=f"the endpoint {url} refused the key of the gateway: {failure.message}"
+                )
+            report.fail(failure)
+            failed.append(ReplyFailed(failure))
         return [*verdict.events, *failed, UsageReported(self._usage), ReplyEnded(verdict.stop, verdict.extra)]
 
     def _fail(self, failure: Failure) -> list[Event]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
@@ -85,6 +86,9 @@ class Gateway:
             await answer_failure(call, _codec_of(call.path), failure)
         except ClientDisconnected:
             return
+        except asyncio.CancelledError:
+            # Only the end of the process cancels a request. The server closes its connection, so the client notices.
+            log.warning("%s %s was cut off: the gateway ends", call.method, escape_message(call.path))
         except Exception:
             log.exception("an error of the gateway itself, in %s %s", call.method, escape_message(call.path))
             if call.has_begun:
@@ -140,6 +144,7 @@ class Gateway:
             # The only wire that streams unless it is told not to.
             request = replace(request, options={**request.options, "stream": True})
         router = self.router
+        router.look_again()
         try:
             chosen = router.choose(request, len(data))
         except UnknownModel as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import time
@@ -18,9 +19,9 @@ from dragoman.client import DetectedServer, TokenCount, acount_tokens, adetect
 from dragoman.client.client import Client, shared_transport
 from dragoman.client.models import choose_model, find_model
 from dragoman.client.rate_limit import RateLimiter
-from dragoman.client.retry import Breakers
+from dragoman.client.retry import Breakers, Retries
 from dragoman.client.transport import Transport
-from dragoman.errors import ConfigError, UnknownModel
+from dragoman.errors import ConfigError, DragomanError, UnknownModel
 from dragoman.pipeline import Backend
 from dragoman.pipeline.signatures import restore_reasoning
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
@@ -32,6 +33,10 @@ _is_small = re.compile(r"haiku|mini|nano|flash-lite|small|lite\b", re.IGNORECASE
 """Names of models that agent programs use for work in the background."""
 _CHARACTERS_PER_TOKEN = 4
 _MOST_CLIENTS = 64
+_FAILURES_OF_AN_ORIGIN = 15
+_LONGEST_WAIT = 20.0
+"""The seconds that an endpoint may ask the gateway to wait. If it asks for more, the client is told, and decides."""
+log = logging.getLogger("dragoman.server")
 
 
 class Target:
@@ -94,6 +99,13 @@ class Target:
             key=(login if row.forward_login else None) or find_row_key(row),
             transport=self._router.transport,
         )
+
+    def accept(self, server: DetectedServer) -> None:
+        """Use a server that did not answer when the gateway started."""
+        self.server = server
+        self.endpoint = find_endpoint(self.settings, "", self._router.facts, server)
+        self.resting_until = 0.0
+        self.forget()
 
     def forget(self) -> None:
         """Open the clients again with the next request, because there are new facts."""
@@ -177,9 +189,14 @@ class Router:
         self.facts = facts if facts is not None else MemoryFacts()
         self._clock = clock
         self.transport = transport
-        self._breakers = Breakers()
+        # A server may fail with one request of one client, and answer all others.
+        self._breakers = Breakers(_FAILURES_OF_AN_ORIGIN, min(30.0, settings.gateway.cool_down))
+        self._search: asyncio.Task[None] | None = None
+        self._searched = clock()
         self.targets: dict[str, Target] = {}
         self.routes = [self._open_route(row) for row in settings.routes]
+        for target in self.missing():
+            self.rest(target)
 
     def _open_route(self, row: RouteSettings) -> Route:
         targets = {name: self._open_target(name) for name in named_endpoints(row)}
@@ -204,6 +221,7 @@ class Router:
             key=login or find_row_key(row),
             headers=row.headers,
             breakers=self._breakers,
+            retries=Retries(patience=_LONGEST_WAIT),
             limiter=limiter,
         )
 
@@ -219,6 +237,27 @@ class Router:
         targets = route.pick(first or as_list(route.settings.to), now)
         rest = [route.targets[name] for name in as_list(route.settings.fallback)]
         return Chosen(route, list(dict.fromkeys([*targets, *rest])), model, slot)
+
+    def missing(self) -> list[Target]:
+        """Return the endpoints whose server did not answer when the gateway started, so its kind is unknown."""
+        rows = self.targets.values()
+        return [target for target in rows if target.server is None and target.settings.url and not target.settings.wire]
+
+    def look_again(self) -> None:
+        """Detect missing servers in the background, at most once in each cool-down."""
+        now = self._clock()
+        if now - self._searched < self.settings.gateway.cool_down or (self._search and not self._search.done()):
+            return
+        if missing := self.missing():
+            self._searched = now
+            self._search = asyncio.ensure_future(self._detect(missing))
+
+    async def _detect(self, missing: Sequence[Target]) -> None:
+        rows = {target.name: target.settings for target in missing}
+        for name, server in (await _detect_all(rows, self.transport)).items():
+            if isinstance(server, DetectedServer):
+                self.targets[name].accept(server)
+                log.info("the endpoint %s answers now", name)
 
     def name_model(self, asked: str) -> str:
         """Return the model that an alias means."""
@@ -254,12 +293,34 @@ class Router:
 
 
 async def find_servers(settings: GatewaySettings, transport: Transport | None = None) -> dict[str, DetectedServer]:
-    """Return the servers at the URLs of the endpoints whose wire is not given. Raises the errors of `adetect`."""
+    """Return the servers at the URLs of the endpoints whose wire is not given.
+
+    A server that does not answer is left out, and looked for again later. Raises the errors of `adetect` if none of the
+    endpoints can answer.
+    """
     rows = {name: row for name, row in settings.endpoints.items() if row.url and not row.wire}
-    found = await asyncio.gather(
-        *(adetect(row.url, key=find_row_key(row), transport=transport, assume="openai_chat") for row in rows.values())
-    )
-    return dict(zip(rows, found, strict=True))
+    found = await _detect_all(rows, transport)
+    errors = {name: server for name, server in found.items() if isinstance(server, DragomanError)}
+    named = {name for route in settings.routes for name in named_endpoints(route)}
+    if errors and named <= errors.keys():
+        raise next(iter(errors.values()))
+    for name, error in errors.items():
+        log.warning("the endpoint %s is not used yet: %s", name, error)
+    return {name: server for name, server in found.items() if isinstance(server, DetectedServer)}
+
+
+async def _detect_all(
+    rows: Mapping[str, EndpointSettings], transport: Transport | None
+) -> dict[str, DetectedServer | DragomanError]:
+    """Return the server of each endpoint, or the error."""
+
+    async def detect(row: EndpointSettings) -> DetectedServer | DragomanError:
+        try:
+            return await adetect(row.url, key=find_row_key(row), transport=transport, assume="openai_chat")
+        except DragomanError as error:
+            return error
+
+    return dict(zip(rows, await asyncio.gather(*map(detect, rows.values())), strict=True))
 
 
 def find_row_key(row: EndpointSettings) -> str | None:
