@@ -141,7 +141,7 @@ class Exchange:
             if (too_long := self._find_overflow(composed)) is not None:
                 yield self._fail(too_long)
                 return
-            translator = _open_translator(composed, messages)
+            translator = self._open_translator(composed, messages)
             async with aclosing(self._send(composed, translator)) as batches:
                 async for batch in batches:
                     self._delivered = True
@@ -164,6 +164,13 @@ class Exchange:
             if verdict.events:
                 yield verdict.events
             messages = [*messages, verdict.message, Message.user(verdict.repair)]
+
+    def _open_translator(self, composed: ComposedRequest, messages: list[Message]) -> ReplyTranslator | _Forwarder:
+        tools = composed.chosen_mode.tools
+        if not len(tools):
+            return _Forwarder()
+        is_single = self._request.options.get("parallel_tool_calls") is False
+        return ReplyTranslator(composed, ConversationContext(messages, tools), is_single=is_single)
 
     def _read_history(self) -> list[Message]:
         """Return the messages of the client, as the model should see them."""
@@ -360,11 +367,6 @@ def _measure(part: Part) -> int:
         content = part.content
         return len(content) if isinstance(content, str) else sum(_measure(each) for each in content)
     return 0
-
-
-def _open_translator(composed: ComposedRequest, messages: list[Message]) -> ReplyTranslator | _Forwarder:
-    tools = composed.chosen_mode.tools
-    return ReplyTranslator(composed, ConversationContext(messages, tools)) if len(tools) else _Forwarder()
 
 
 class _Forwarder:
