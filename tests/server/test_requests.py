@@ -148,3 +148,34 @@ def test_the_usage_of_a_stream_is_in_the_report_also_if_the_client_does_not_ask_
             _, _, data = send(gateway, "POST", "/v1/chat/completions", {**CHAT, "stream": True, **more})
             assert upstream.bodies[-1]["stream_options"] == {"include_usage": True}
             assert (b'"usage":{' in data) == bool(options and options["include_usage"]), (options, data)
+
+
+PATCH = "*** Begin Patch\n*** End Patch"
+CUSTOM = {"type": "custom", "description": "Edit files.", "format": {"syntax": "lark", "definition": 'start: "x"'}}
+
+
+def test_a_custom_tool_of_a_responses_client_works_at_every_endpoint() -> None:
+    """Codex edits files with such a tool. Other endpoints know it as a function with one text."""
+    inner = {"type": "namespace", "name": "files", "tools": [{**CUSTOM, "name": "write_file"}]}
+    tools = [{**CUSTOM, "name": "apply_patch"}, {"type": "function", **WEATHER}, inner]
+    for wire in ("openai_chat", "anthropic", "gemini", "ollama"):
+        for native in (True, False):
+            made = call("apply_patch", input=PATCH), call("write_file", input="x")
+            said = [f'<tool_call>\n{{"name": "write_file", "arguments": {json.dumps({"input": "x"})}}}\n</tool_call>']
+            script = [*made, "Done."] if native else [*said * 2, "Done."]
+            with Upstream(script, wire=wire, native=native) as upstream, gateway_to(upstream.endpoint()) as gateway:
+                body = {"model": "m", "input": "Go.", "tools": tools, "tool_choice": {**CUSTOM, "name": "apply_patch"}}
+                if not native:
+                    body["tool_choice"] = {**CUSTOM, "name": "write_file"}
+                _, _, data = send(gateway, "POST", "/v1/responses", body)
+                [item] = json.loads(data)["output"]
+                text = PATCH if native else "x"
+                assert (item["type"], item["input"]) == ("custom_tool_call", text), (wire, native, item)
+                assert "grammar" in json.dumps(upstream.bodies[0])
+                _, _, data = send(gateway, "POST", "/v1/responses", {**body, "tool_choice": "auto", "stream": True})
+                assert b"response.custom_tool_call_input.done" in data and b'"namespace":"files"' in data, data
+                answer = {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "edited"}
+                history = [{"role": "user", "content": "Go."}, item, answer]
+                send(gateway, "POST", "/v1/responses", {**body, "tool_choice": "auto", "input": history})
+                sent = json.dumps(upstream.bodies[-1])
+                assert "edited" in sent and json.dumps(text)[1:-1] in sent.replace("\\\\", "\\"), sent

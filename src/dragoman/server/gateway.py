@@ -165,7 +165,7 @@ class Gateway:
             sent, left_out = settle_fields(request, asked.wire, chosen.targets[0].endpoint.wire)
             report.losses += left_out
             exchange = Exchange(replace(sent, model=""), backends, report, secret=self._secret)
-            await self._answer(call, codec, request, exchange)
+            await self._answer(call, codec, replace(request, tools=sent.tools), exchange)
         except DragomanError as error:
             # A missing key, or an incomplete URL: the operator has to mend it, and the client has to know.
             report.failure = str(error)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeGuard
 
 from msgspec.structs import replace
 
-from dragoman.types import JsonObject, Request
+from dragoman.types import JsonObject, Request, Tool
 
 _slashes = re.compile(r"/{2,}").sub
 _doubled = re.compile(r"\A/v1(?=/(?:v1|v1beta|v1alpha|api)/)").sub
@@ -34,7 +34,10 @@ def tidy_path(path: str) -> str:
 def settle_fields(request: Request, wire: str, spoken: str) -> tuple[Request, list[str]]:
     """Return the request as it is sent to an endpoint that speaks `spoken`, and what was left out of it."""
     own = request.options.get(wire)
-    if wire == spoken == "openai_responses":
+    if wire == "openai_responses" != spoken:
+        request = _offer_custom_tools(request)
+        own = request.options.get(wire)
+    elif wire == spoken == "openai_responses":
         # The vendor's own default. Without it the client could not refer to the reply.
         own = {"store": True, **(own if isinstance(own, dict) else {})}
     if not isinstance(own, dict):
@@ -48,6 +51,42 @@ def settle_fields(request: Request, wire: str, spoken: str) -> tuple[Request, li
         return request, []
     said = [f"options: {name} was left out: the gateway passes on one reply, without likelihoods" for name in left_out]
     return replace(request, options={**request.options, wire: kept}), said
+
+
+def _offer_custom_tools(request: Request) -> Request:
+    """Return a request of Responses whose custom tools are functions with one text, as every endpoint knows them."""
+    own = request.options.get("openai_responses")
+    given = own.get("tools") if isinstance(own, dict) else None
+    if not isinstance(own, dict) or not isinstance(given, list) or not (tools := list(_find_custom_tools(given))):
+        return request
+    kept = {**own, "tools": [tool for tool in given if not _is_custom(tool)]}
+    options = {**request.options, "openai_responses": kept}
+    if _is_custom(kept.get("tool_choice")):
+        options["tool_choice"] = {"name": kept.pop("tool_choice")["name"]}
+    return replace(request, tools=[*request.tools, *tools], options=options)
+
+
+def _is_custom(tool: object) -> TypeGuard[JsonObject]:
+    return isinstance(tool, dict) and tool.get("type") == "custom" and isinstance(tool.get("name"), str)
+
+
+def _find_custom_tools(given: Iterable[object], namespace: str = "") -> Iterator[Tool]:
+    for tool in given:
+        if _is_custom(tool):
+            yield _make_function(tool, namespace)
+        elif isinstance(tool, dict) and tool.get("type") == "namespace" and isinstance(tool.get("tools"), list):
+            yield from _find_custom_tools(tool["tools"], str(tool.get("name") or ""))
+
+
+def _make_function(custom: JsonObject, namespace: str) -> Tool:
+    form = custom.get("format")
+    rule = "The text for the tool."
+    if isinstance(form, dict) and form.get("definition"):
+        rule = f"The text follows this {form.get('syntax', '')} grammar:\n{form['definition']}"
+    text = {"type": "string", "description": rule}
+    parameters = {"type": "object", "properties": {"input": text}, "required": ["input"], "additionalProperties": False}
+    marks: JsonObject = {"custom": True, **({"namespace": namespace} if namespace else {})}
+    return Tool(custom["name"], str(custom.get("description") or ""), parameters, metadata=marks)
 
 
 def _drop(fields: JsonObject, names: Iterable[str]) -> tuple[JsonObject, list[str]]:
