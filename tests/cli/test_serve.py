@@ -217,6 +217,36 @@ def wait_until_closed(url: str) -> None:
     raise AssertionError("the gateway still listens")
 
 
+SLEEPER = """#!{python}
+import os, signal, sys
+print(os.getpid(), flush=True)
+signal.pause()
+"""
+
+
+def test_launch_passes_signals_on_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.write_text(SLEEPER.format(python=sys.executable), encoding="utf-8")
+    program.chmod(0o755)
+    with Upstream([]) as upstream:
+        path = write_file(tmp_path, upstream.url)
+        command = [sys.executable, "-m", "dragoman", "launch", "--config", str(path), "claude"]
+        variables = {**os.environ, "PATH": str(tmp_path), "TMPDIR": str(tmp_path / "temporary")}
+        (tmp_path / "temporary").mkdir()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as launched:
+                assert launched.stdout is not None
+                child = int(launched.stdout.readline())
+                launched.send_signal(number)
+                assert launched.wait(20) == 128 + number
+            with pytest.raises(ProcessLookupError):
+                os.kill(child, 0)
+        assert list((tmp_path / "temporary").iterdir()) == []
+        program.write_bytes(b"\x00\x01")
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2 and "cannot start" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_launch_says_where_the_endpoint_belongs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
