@@ -117,6 +117,31 @@ def test_tokens_are_counted_by_an_endpoint_that_can() -> None:
             assert all("count" in received.target for received in upstream.received)
 
 
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": (
+        "/v1/chat/completions",
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}},
+    ),
+    "responses": ("/v1/responses", {"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}}}),
+    "anthropic": ("/v1/messages", {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}),
+    "anthropic, as a beta": ("/v1/messages", {"output_format": {"type": "json_schema", "schema": SCHEMA}}),
+    "gemini": (
+        "/v1beta/models/m:generateContent",
+        {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}},
+    ),
+    "ollama": ("/api/chat", {"format": SCHEMA, "stream": False}),
+}
+
+
+def test_the_schema_of_an_answer_reaches_an_endpoint_of_every_wire() -> None:
+    for wire in ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama"):
+        with Upstream(['{"a": 1}'] * len(FORMATS), wire=wire) as upstream, gateway_to(upstream.endpoint()) as gateway:
+            for client, (path, fields) in FORMATS.items():
+                assert send(gateway, "POST", path, {**REQUEST, **fields})[0] == 200
+                assert '"required": ["a"]' in json.dumps(upstream.bodies[-1]), f"{client} to {wire}"
+
+
 LOST: dict[str, tuple[dict[str, Any], list[str]]] = {
     "/v1/chat/completions": ({"n": 2, "logprobs": True, "top_logprobs": 3}, ["n", "logprobs", "top_logprobs"]),
     "/v1/responses": ({"top_logprobs": 3}, ["top_logprobs"]),

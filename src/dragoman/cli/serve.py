@@ -201,7 +201,7 @@ def describe_target(target: Any) -> dict[str, Any]:
         "provider": endpoint.provider.name,
         "model": model,
         "wire": endpoint.wire,
-        "url": endpoint.base_url,
+        "url": "" if endpoint.provider.transport else endpoint.base_url,
         "native_tool_calls": endpoint.capabilities.native_tool_calls,
         "context_window": endpoint.quirks.context_window or None,
     }
