@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.server.gateways import WEATHER, gateway_to, open_openai, settings_for
+import pytest
+from tests.server.gateways import WEATHER, gateway_to, open_openai, run_gateway, settings_for
 from tests.server.test_gateway import CHAT, PATHS, send
 
-from dragoman.server.settings import GatewaySettings, ServerSettings
+from dragoman.server.router import Router
+from dragoman.server.settings import GatewaySettings, ServerSettings, parse_settings
 from dragoman.testing import Answer, Upstream, call
 
 REQUEST = {**CHAT, "input": "Go.", "contents": [{"role": "user", "parts": [{"text": "Go."}]}], "max_tokens": 9}
@@ -173,6 +175,26 @@ def test_the_usage_of_a_stream_is_in_the_report_also_if_the_client_does_not_ask_
             _, _, data = send(gateway, "POST", "/v1/chat/completions", {**CHAT, "stream": True, **more})
             assert upstream.bodies[-1]["stream_options"] == {"include_usage": True}
             assert (b'"usage":{' in data) == bool(options and options["include_usage"]), (options, data)
+
+
+def test_features_that_a_client_switched_on_reach_an_endpoint_of_its_wire() -> None:
+    """Anthropic refuses `context_management` without the header that the client sent with it."""
+    for wire in ("anthropic", "openai_chat"):
+        with Upstream(["Hello."] * 2, wire=wire) as upstream, gateway_to(upstream.endpoint()) as gateway:
+            for betas in ("context-management-2025-06-27,b-1", ""):
+                headers = {"anthropic-beta": betas} if betas else {}
+                send(gateway, "POST", "/v1/messages", {**REQUEST, "context_management": {"edits": []}}, **headers)
+                sent = upstream.received[-1].headers.get("anthropic-beta", "")
+                assert sent == (betas if wire == "anthropic" else ""), wire
+
+
+def test_a_missing_key_is_named_on_every_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    settings = parse_settings('[[routes]]\nto = "openai:gpt-5"')
+    with run_gateway(lambda transport: Router(settings, transport=transport)) as gateway:
+        for path in (*PATHS, "/v1/embeddings", "/v1/messages/count_tokens", "/v1beta/models/m:countTokens"):
+            status, _, data = send(gateway, "POST", path, REQUEST)
+            assert status == 500 and b"OPENAI_API_KEY is not set" in data, (path, data)
 
 
 PATCH = "*** Begin Patch\n*** End Patch"

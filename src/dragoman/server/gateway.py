@@ -21,7 +21,7 @@ from dragoman.server.asgi import BodyTooLarge, ClientDisconnected, HttpCall, Rec
 from dragoman.server.passthrough import find_login, pass_through, relay
 from dragoman.server.records import Records
 from dragoman.server.requests import find_state, settle_fields, tidy_path
-from dragoman.server.router import Router
+from dragoman.server.router import BETAS, Router
 from dragoman.types import Failure, JsonObject, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import BROKEN, parse
@@ -86,6 +86,11 @@ class Gateway:
             await answer_failure(call, _codec_of(call.path), failure)
         except ClientDisconnected:
             return
+        except DragomanError as error:
+            # A missing key, or an incomplete URL: the operator has to mend it, and the client has to know.
+            if call.has_begun:
+                raise
+            await answer_failure(call, _codec_of(call.path), Failure("server_error", str(error), 500))
         except asyncio.CancelledError:
             # Only the end of the process cancels a request. The server closes its connection, so the client notices.
             log.warning("%s %s was cut off: the gateway ends", call.method, escape_message(call.path))
@@ -161,17 +166,15 @@ class Gateway:
             if chosen.route.settings.profile == "passthrough":
                 await run_until_disconnect(call, relay(call, data, codec, chosen, report))
                 return
-            backends = chosen.backends(find_login(call.headers))
+            betas = call.headers.get(BETAS, "") if asked.wire == "anthropic" else ""
+            backends = chosen.backends(find_login(call.headers), betas)
             sent, left_out = settle_fields(request, asked.wire, chosen.targets[0].endpoint.wire)
             report.losses += left_out
             exchange = Exchange(replace(sent, model=""), backends, report, secret=self._secret)
             await self._answer(call, codec, replace(request, tools=sent.tools), exchange)
         except DragomanError as error:
-            # A missing key, or an incomplete URL: the operator has to mend it, and the client has to know.
             report.failure = str(error)
-            if call.has_begun:
-                raise
-            await answer_failure(call, codec, Failure("server_error", str(error), 500))
+            raise
         finally:
             self.records.close(report)
             log.info("%s %s", report.id, escape_message(report.summarise()))
@@ -189,9 +192,6 @@ class Gateway:
             counted = await target.count(request, asked.wire, find_login(call.headers))
         except UnknownModel as error:
             await answer_failure(call, codec, Failure("not_found", str(error), 404, "model_not_found"))
-            return
-        except DragomanError as error:
-            await answer_failure(call, codec, Failure("server_error", str(error), 500))
             return
         await call.answer_json(200, {field: max(1, counted.tokens)}, _ESTIMATED if counted.is_estimate else {})
 

@@ -34,6 +34,8 @@ _is_small = re.compile(r"haiku|mini|nano|flash-lite|small|lite\b", re.IGNORECASE
 _CHARACTERS_PER_TOKEN = 4
 _MOST_CLIENTS = 64
 _FAILURES_OF_AN_ORIGIN = 15
+_PAUSE_OF_AN_ORIGIN = 5.0
+BETAS = "anthropic-beta"
 _LONGEST_WAIT = 20.0
 """The seconds that an endpoint may ask the gateway to wait. If it asks for more, the client is told, and decides."""
 log = logging.getLogger("dragoman.server")
@@ -53,7 +55,7 @@ class Target:
         is_limited = any(limit is not None for limit in (requests, tokens, concurrent))
         self._limiter = RateLimiter(requests=requests, tokens=tokens, concurrent=concurrent) if is_limited else None
         self._router = router
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[tuple[str, str], Client] = {}
 
     @property
     def takes_any_model(self) -> bool:
@@ -71,22 +73,25 @@ class Target:
         # An agent program asks for a model of its vendor, and means the one that is here.
         return found.id if found is not None else choose_model(listed)
 
-    def client_for(self, model: str, login: str | None = None) -> Client:
+    def client_for(self, model: str, login: str | None = None, betas: str = "") -> Client:
         """Return the client for a model. The model decides on the profile of an endpoint, so each has its own.
 
-        `login` is the key of the client of the gateway, for an endpoint that forwards it.
+        `login` is the key of the client of the gateway, for an endpoint that forwards it. `betas` are the features
+        that this client switched on with a header: the endpoint refuses their fields without it.
         """
         name = self.name_model(model)
+        headers = {**self.settings.headers, BETAS: betas} if betas else self.settings.headers
         if login is not None and self.settings.forward_login:
             endpoint = find_endpoint(self.settings, name, self._router.facts, self.server)
-            return self._router.open_client(endpoint, self.settings, self._limiter, login)
-        client = self._clients.get(name)
+            return self._router.open_client(endpoint, self.settings, self._limiter, headers, login)
+        client = self._clients.get((name, betas))
         if client is None:
             if len(self._clients) >= _MOST_CLIENTS:
                 self._clients.clear()
             row = self.settings
             endpoint = find_endpoint(row, name, self._router.facts, self.server)
-            client = self._clients[name] = self._router.open_client(endpoint, row, self._limiter)
+            client = self._router.open_client(endpoint, row, self._limiter, headers)
+            self._clients[name, betas] = client
         return client
 
     async def count(self, request: Request, wire: str, login: str | None = None) -> TokenCount:
@@ -155,13 +160,13 @@ class Chosen(Struct, frozen=True):
         """Return the same choice without the endpoints that do not speak a wire."""
         return replace(self, targets=[target for target in self.targets if target.endpoint.wire == wire])
 
-    def backends(self, login: str | None = None) -> list[Backend]:
-        """Return how each endpoint is asked. `login` is the key of the client."""
+    def backends(self, login: str | None = None, betas: str = "") -> list[Backend]:
+        """Return how each endpoint is asked. `login` is the key of the client, `betas` its header of this name."""
         settings = self.route.settings
         trust = "compat" if settings.profile == "passthrough" else settings.profile
         return [
             Backend(
-                target.client_for(self.model, login),
+                target.client_for(self.model, login, betas if target.endpoint.wire == "anthropic" else ""),
                 target.settings.tool_mode,
                 trust,
                 settings.repair_turns,
@@ -190,7 +195,7 @@ class Router:
         self._clock = clock
         self.transport = transport
         # A server may fail with one request of one client, and answer all others.
-        self._breakers = Breakers(_FAILURES_OF_AN_ORIGIN, min(30.0, settings.gateway.cool_down))
+        self._breakers = Breakers(_FAILURES_OF_AN_ORIGIN, min(_PAUSE_OF_AN_ORIGIN, settings.gateway.cool_down))
         self._search: asyncio.Task[None] | None = None
         self._searched = clock()
         self.targets: dict[str, Target] = {}
@@ -210,7 +215,12 @@ class Router:
         return self.targets[name]
 
     def open_client(
-        self, endpoint: Endpoint, row: EndpointSettings, limiter: RateLimiter | None, login: str | None = None
+        self,
+        endpoint: Endpoint,
+        row: EndpointSettings,
+        limiter: RateLimiter | None,
+        headers: Mapping[str, str],
+        login: str | None = None,
     ) -> Client:
         """Return a client for an endpoint. All of them share the connections."""
         own = endpoint.provider.transport
@@ -219,7 +229,7 @@ class Router:
             endpoint,
             transport=transport,
             key=login or find_row_key(row),
-            headers=row.headers,
+            headers=headers,
             breakers=self._breakers,
             retries=Retries(patience=_LONGEST_WAIT),
             limiter=limiter,
