@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -13,11 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from dragoman.cli.app import run
-from dragoman.testing import Upstream
+from dragoman.testing import Fault, Upstream
 
 SAID = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 
@@ -125,3 +128,131 @@ def test_launch_starts_a_program_with_a_gateway_and_returns_its_exit_code(tmp_pa
 def test_launch_names_the_programs_that_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["launch", "-m", "local", "clawd"]) == 2
     assert "claude" in capsys.readouterr().err
+
+
+WRONG = {
+    'to = "e"\nrepair_turns = -1': "repair_turns",
+    'to = "e"\n[gateway]\nkeep_alive = 0': "keep_alive",
+    'to = "e"\n[gateway]\nkeep_alive = nan': "keep_alive",
+    'to = "e"\n[gateway]\nport = 70000': "70000",
+    'to = "e"\n[endpoints.e]\nmodel = "m"\nurl = "http://h"\nwire = "openai_chta"': "did you mean 'openai_chat'",
+    'to = "e"\n[endpoints.e]\nmodel = "m"\nmax_concurrent = 0': "leave it out",
+    'to = "e"\n[endpoints.e]\nwire = "openai_chat"': "neither a model nor a URL",
+}
+
+
+def test_values_that_cannot_work_are_named_with_what_is_expected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "gateway.toml"
+    for text, named in WRONG.items():
+        row = "" if "[endpoints.e]" in text else '[endpoints.e]\nmodel = "openai:gpt-5"\n'
+        path.write_text(f"{row}[[routes]]\n{text}\n", encoding="utf-8")
+        assert run(["serve", "--config", str(path), "--check"]) == 2, text
+        assert named in capsys.readouterr().err, text
+    assert run(["serve", "-m", "local", "--port", "99999"]) == 2
+    assert "no such port" in capsys.readouterr().err
+
+
+def test_a_server_that_does_not_answer_is_a_problem_unless_another_one_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "gateway.toml"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        nobody = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    path.write_text(f'[endpoints.a]\nurl = "{nobody}"\n[[routes]]\nto = "a"', encoding="utf-8")
+    assert run(["serve", "--config", str(path), "--check"]) == 2
+    assert "no server answers" in capsys.readouterr().err
+    with Upstream(["Hello."], loop=True) as upstream:
+        rows = f'[endpoints.a]\nurl = "{nobody}"\n[endpoints.b]\nurl = "{upstream.url}"\nwire = "openai_chat"\n'
+        path.write_text(f'{rows}[[routes]]\nto = ["a", "b"]', encoding="utf-8")
+        assert run(["serve", "--config", str(path), "--check"]) == 1
+        told = capsys.readouterr()
+        assert "* -> a, b" in told.out and "a: no server answers" in told.out + told.err
+        with serve("--config", str(path)) as (_, started):
+            body = {"model": "m", "messages": [{"role": "user", "content": "Go."}]}
+            assert fetch(f"{started['url']}/v1/chat/completions", body)["choices"][0]["message"]["content"] == "Hello."
+        assert len(upstream.requests) == 1
+
+
+def test_a_stream_is_finished_after_the_first_signal_and_cut_off_by_the_second(tmp_path: Path) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "stream": True}
+    for signals in (1, 2):
+        with Upstream([Fault("slow", at=400), "Hello there. " * 30]) as upstream:
+            path = write_file(tmp_path, upstream.url)
+            with serve("--config", str(path)) as (process, started):
+                upstream.go_on()
+                upstream.go_on()
+                request = urllib.request.Request(f"{started['url']}/v1/chat/completions", json.dumps(body).encode())
+                with urllib.request.urlopen(request, timeout=30) as response:
+                    assert response.readline().startswith(b"data: ")
+                    process.send_signal(signal.SIGINT)
+                    wait_until_closed(started["url"])
+                    if signals == 1:
+                        for _ in range(100):
+                            upstream.go_on()
+                        assert response.read().endswith(b"data: [DONE]\n\n")
+                    else:
+                        process.send_signal(signal.SIGINT)
+                        assert b"[DONE]" not in read_what_comes(response)
+                assert process.wait(20) == 0
+                assert process.stderr is not None and "Traceback" not in process.stderr.read()
+
+
+def read_what_comes(response: http.client.HTTPResponse) -> bytes:
+    try:
+        return response.read()
+    except http.client.IncompleteRead as cut:
+        return cut.partial
+
+
+def wait_until_closed(url: str) -> None:
+    """Connect until nobody listens."""
+    address = urlsplit(url)
+    for _ in range(100_000):
+        try:
+            socket.create_connection((address.hostname or "", address.port or 0), 5).close()
+        except OSError:
+            return
+    raise AssertionError("the gateway still listens")
+
+
+SLEEPER = """#!{python}
+import os, signal, sys
+print(os.getpid(), flush=True)
+signal.pause()
+"""
+
+
+def test_launch_passes_signals_on_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.write_text(SLEEPER.format(python=sys.executable), encoding="utf-8")
+    program.chmod(0o755)
+    with Upstream([]) as upstream:
+        path = write_file(tmp_path, upstream.url)
+        command = [sys.executable, "-m", "dragoman", "launch", "--config", str(path), "claude"]
+        variables = {**os.environ, "PATH": str(tmp_path), "TMPDIR": str(tmp_path / "temporary")}
+        (tmp_path / "temporary").mkdir()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as launched:
+                assert launched.stdout is not None
+                child = int(launched.stdout.readline())
+                launched.send_signal(number)
+                assert launched.wait(20) == 128 + number
+            with pytest.raises(ProcessLookupError):
+                os.kill(child, 0)
+        assert list((tmp_path / "temporary").iterdir()) == []
+        program.write_bytes(b"\x00\x01")
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2 and "cannot start" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_launch_says_where_the_endpoint_belongs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "claude"
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run(["launch", "claude", "--to", "http://localhost:1"]) == 2
+    assert "dragoman launch --to URL claude" in capsys.readouterr().err

@@ -121,7 +121,7 @@ class Heard(NamedTuple):
     ids: tuple[str, ...] = ()
 
 
-def _openai(url: str) -> openai.OpenAI:
+def open_openai(url: str) -> openai.OpenAI:
     # The certificates that a client loads take longer than the test.
     http = openai.DefaultHttpxClient(verify=False)
     return openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0, http_client=http)
@@ -134,9 +134,7 @@ def _load(text: str) -> dict[str, Any]:
 
 def ask_chat(url: str, stream: bool, **more: Any) -> Heard:
     tools = [{"type": "function", "function": tool} for tool in TOOLS]
-    with openai.OpenAI(
-        base_url=f"{url}/v1", api_key="k", max_retries=0, http_client=openai.DefaultHttpxClient(verify=False)
-    ) as client:
+    with open_openai(url) as client:
         fields: dict[str, Any] = {"model": "any", "messages": [{"role": "user", "content": "Go."}], "tools": tools}
         if stream:
             chunks = ChatCompletionStreamState()
@@ -154,9 +152,7 @@ def ask_chat(url: str, stream: bool, **more: Any) -> Heard:
 
 def ask_responses(url: str, stream: bool, **more: Any) -> Heard:
     tools = [{"type": "function", **tool, "strict": False} for tool in TOOLS]
-    with openai.OpenAI(
-        base_url=f"{url}/v1", api_key="k", max_retries=0, http_client=openai.DefaultHttpxClient(verify=False)
-    ) as client:
+    with open_openai(url) as client:
         fields: dict[str, Any] = {"model": "any", "input": "Go.", "tools": tools}
         if stream:
             events = list(client.responses.create(**fields, **more, stream=True))

@@ -149,3 +149,66 @@ def test_a_failure_of_the_endpoint_has_the_form_of_the_wire(client: str) -> None
         for stream in (False, True):
             with pytest.raises(kinds[client], match="slow"):
                 CLIENTS[client](gateway.url, stream)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_refused_key_of_the_gateway_is_not_taken_for_the_key_of_the_client(client: str) -> None:
+    refused = Answer(401, {"content-type": "application/json"}, {"error": {"message": "bad key"}})
+    with Upstream([refused, refused]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for stream in (False, True):
+            with pytest.raises(Exception, match="refused the key of the gateway: bad key"):
+                CLIENTS[client](gateway.url, stream)
+
+
+def _gemini(**settings: Any) -> dict[str, Any]:
+    from google.genai import types
+
+    return {"tool_config": types.ToolConfig(function_calling_config=types.FunctionCallingConfig(**settings))}
+
+
+_ONE = {"type": "function", "name": "search"}
+CHOICES: dict[str, dict[str, dict[str, Any]]] = {
+    "none": {
+        "openai_chat": {"tool_choice": "none"},
+        "openai_responses": {"tool_choice": "none"},
+        "anthropic": {"tool_choice": {"type": "none"}},
+        "gemini": _gemini(mode="NONE"),
+    },
+    "required": {
+        "openai_chat": {"tool_choice": "required"},
+        "openai_responses": {"tool_choice": "required"},
+        "anthropic": {"tool_choice": {"type": "any"}},
+        "gemini": _gemini(mode="ANY"),
+    },
+    "one tool": {
+        "openai_chat": {"tool_choice": {"type": "function", "function": {"name": "search"}}},
+        "openai_responses": {"tool_choice": _ONE},
+        "anthropic": {"tool_choice": {"type": "tool", "name": "search"}},
+        "gemini": _gemini(mode="ANY", allowed_function_names=["search"]),
+    },
+    "one call": {
+        "openai_chat": {"parallel_tool_calls": False},
+        "openai_responses": {"parallel_tool_calls": False},
+        "anthropic": {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+    },
+}
+OBEYED = {"none": [], "required": ["weather", "search"], "one tool": ["search"], "one call": ["weather"]}
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_the_tool_choice_of_every_wire_is_enforced(native: bool) -> None:
+    """The model makes two calls in every reply, or none at first where one is required."""
+    both = "\n".join(
+        f'<tool_call>\n{{"name": "{name}", "arguments": {{"{key}": "Paris"}}}}\n</tool_call>'
+        for name, key in (("weather", "city"), ("search", "query"))
+    )
+    wrong: list[str] = []
+    for choice, rows in CHOICES.items():
+        script = ["I will not.", both] if choice == "required" else [both]
+        for client, fields in rows.items():
+            with Upstream(script * 2, native=native) as upstream, gateway_to(upstream.endpoint()) as gateway:
+                for stream in (False, True):
+                    heard = CLIENTS[client](gateway.url, stream, **fields)
+                    if [name for name, _ in heard.calls] != OBEYED[choice]:
+                        wrong.append(f"{client}, {choice}: {heard}")
+    assert not wrong, "\n".join(wrong)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from pathlib import Path
 
 import pytest
 
+from dragoman.client import DetectedServer
 from dragoman.errors import ConfigError, UnknownModel
-from dragoman.server.router import Router
-from dragoman.server.settings import parse_settings, read_settings
+from dragoman.server.router import Router, find_servers
+from dragoman.server.settings import (
+    EndpointSettings,
+    GatewaySettings,
+    RouteSettings,
+    ServerSettings,
+    parse_settings,
+    read_settings,
+)
 from dragoman.types import Failure, Image, Message, Request, Text
 
 FILE = """
@@ -149,3 +158,33 @@ def test_a_wrong_setting_is_named_with_a_next_step() -> None:
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"gone\.toml"):
         read_settings(tmp_path / "gone.toml")
+
+
+def test_a_server_that_did_not_answer_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {name: EndpointSettings(url=f"http://{name}.invalid") for name in ("late", "there")}
+    settings = GatewaySettings(ServerSettings(cool_down=30), rows, [RouteSettings(to=list(rows))])
+    answers = {"there"}
+
+    async def detect(url: str, **_: object) -> DetectedServer:
+        name = url.removeprefix("http://").removesuffix(".invalid")
+        if name not in answers:
+            raise ConfigError(f"no server answers at {url}")
+        return DetectedServer("custom", {"anthropic": url})
+
+    async def check() -> None:
+        now = 100.0
+        made = Router(settings, servers=await find_servers(settings), clock=lambda: now)
+        assert names(made, ask("m")) == ["there", "late"], "the missing one is the last resort"
+        answers.add("late")
+        made.look_again()
+        assert [target.name for target in made.missing()] == ["late"], "not before the cool-down is over"
+        now = 200.0
+        made.look_again()
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if task is not asyncio.current_task()))
+        assert made.missing() == [] and made.targets["late"].endpoint.wire == "anthropic"
+        answers.clear()
+        with pytest.raises(ConfigError, match="no server answers"):
+            await find_servers(settings)
+
+    monkeypatch.setattr("dragoman.server.router.adetect", detect)
+    asyncio.run(check())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -53,6 +55,9 @@ def launch(
     path = shutil.which(program)
     if path is None:
         raise ConfigError(f"{program} is not installed", hint=f"install it, so that `{program} --version` works")
+    if not (to or model or config):
+        hint = f"dragoman launch --to URL {program}; what follows {program} goes to the program"
+        raise ConfigError("the gateway needs an endpoint, before the name of the program", hint=hint)
     settings = make_settings(to or [], model, config, "127.0.0.1", 0, "compat")
     _write_log(log)
     return asyncio.run(_run(settings, program, path, arguments or []))
@@ -92,14 +97,48 @@ async def _start(setup: Setup, path: str, arguments: list[str], folder: Path) ->
     # The terminal sends Ctrl-C to the program as well, which decides what it means.
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        process = await asyncio.create_subprocess_exec(
-            path, *setup.arguments, *arguments, env=variables, preexec_fn=_restore_interrupt
-        )
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, process.terminate)
-        code = await process.wait()
+        with _forwarded_signals() as started:
+            process = await asyncio.create_subprocess_exec(
+                path, *setup.arguments, *arguments, env=variables, preexec_fn=_restore_interrupt
+            )
+            started(process)
+            code = await process.wait()
+    except OSError as error:
+        raise ConfigError(f"cannot start {path}: {error.strerror}", hint="try to start it without dragoman") from None
     finally:
         signal.signal(signal.SIGINT, previous)
     return code if code >= 0 else SIGNAL_BASE - code
+
+
+@contextlib.contextmanager
+def _forwarded_signals() -> Iterator[Callable[[asyncio.subprocess.Process], None]]:
+    """Send the program the signals that would end this process. Yield what takes the program once it runs.
+
+    A signal can arrive before the program is known. It must not end this process alone.
+    """
+    loop = asyncio.get_running_loop()
+    waiting: list[int] = []
+    programs: list[asyncio.subprocess.Process] = []
+
+    def forward(number: int) -> None:
+        if not programs:
+            waiting.append(number)
+        elif programs[0].returncode is None:
+            programs[0].send_signal(number)
+
+    def started(process: asyncio.subprocess.Process) -> None:
+        programs.append(process)
+        for number in waiting:
+            forward(number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    for number in numbers:
+        loop.add_signal_handler(number, forward, number)
+    try:
+        yield started
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
 def _restore_interrupt() -> None:

@@ -35,6 +35,7 @@ from dragoman.server.settings import (
     RouteProfile,
     RouteSettings,
     ServerSettings,
+    as_list,
     read_settings,
 )
 
@@ -108,10 +109,10 @@ def serve(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only errors.")] = False,
 ) -> int:
     settings = make_settings(to or [], model, config, host, port, _read_profile(profile))
+    logging.getLogger("dragoman.server").setLevel(logging.ERROR if quiet or check else logging.INFO)
+    _install_log()
     if check:
         return asyncio.run(_check(settings, json=json))
-    logging.getLogger("dragoman.server").setLevel(logging.ERROR if quiet else logging.INFO)
-    _install_log()
     run = asyncio.run
     try:
         import uvloop
@@ -200,7 +201,7 @@ def describe_target(target: Any) -> dict[str, Any]:
         "provider": endpoint.provider.name,
         "model": model,
         "wire": endpoint.wire,
-        "url": endpoint.base_url,
+        "url": "" if endpoint.provider.transport else endpoint.base_url,
         "native_tool_calls": endpoint.capabilities.native_tool_calls,
         "context_window": endpoint.quirks.context_window or None,
     }
@@ -211,7 +212,7 @@ async def _check(settings: GatewaySettings, *, json: bool) -> int:
     gateway, transport = await open_gateway(settings, shared_facts(os.environ))
     await transport.close()
     router = gateway.router
-    problems: list[str] = []
+    problems = [f"{target.name}: no server answers at {target.settings.url}" for target in router.missing()]
     for name, target in router.targets.items():
         try:
             key = find_key(target.endpoint, find_row_key(target.settings), None, os.environ)
@@ -227,7 +228,8 @@ async def _check(settings: GatewaySettings, *, json: bool) -> int:
             said = describe_target(target)
             print_line(f"{name}: {said['model']} at {said['url'] or 'this process'} ({said['wire']})")
         for route in router.routes:
-            print_line(f"{route.settings.match} -> {route.settings.to}")
+            match, to = (", ".join(as_list(names)) for names in (route.settings.match, route.settings.to))
+            print_line(f"{match} -> {to}")
         print_warnings(problems)
         print_line(f"{count(len(router.routes), 'route')}, {count(len(problems), 'problem')}")
     return 1 if problems else 0

@@ -94,6 +94,8 @@ class Exchange:
         """`backends` are tried in order, until one answers. `secret` makes the boundaries of results in text
         unpredictable, and equal in every turn of a conversation."""
         self.report = report
+        self.reply_id = ""
+        """The id that the endpoint gave the last reply."""
         self._request = request
         self._backends = list(backends)
         self._backend = self._backends.pop(0)
@@ -105,6 +107,11 @@ class Exchange:
         self._whole = False
         self._finder: Tool | None = None
         self._searches = 0
+
+    @property
+    def wire(self) -> str:
+        """The wire of the endpoint that answers."""
+        return self._backend.client.endpoint.wire
 
     async def ask(self) -> Reply:
         """Return the whole reply."""
@@ -141,7 +148,7 @@ class Exchange:
             if (too_long := self._find_overflow(composed)) is not None:
                 yield self._fail(too_long)
                 return
-            translator = _open_translator(composed, messages)
+            translator = self._open_translator(composed, messages)
             async with aclosing(self._send(composed, translator)) as batches:
                 async for batch in batches:
                     self._delivered = True
@@ -165,6 +172,13 @@ class Exchange:
                 yield verdict.events
             messages = [*messages, verdict.message, Message.user(verdict.repair)]
 
+    def _open_translator(self, composed: ComposedRequest, messages: list[Message]) -> ReplyTranslator | _Forwarder:
+        tools = composed.chosen_mode.tools
+        if not len(tools):
+            return _Forwarder()
+        is_single = self._request.options.get("parallel_tool_calls") is False
+        return ReplyTranslator(composed, ConversationContext(messages, tools), is_single=is_single)
+
     def _read_history(self) -> list[Message]:
         """Return the messages of the client, as the model should see them."""
         messages = restore_reasoning(self._request.messages, self.report.wire)
@@ -185,7 +199,9 @@ class Exchange:
             if self._backend.observer is not None:
                 self._backend.observer.learned(endpoint, fact)
             return True
-        if not self._backends or FAILURE_CAUSES.get(failure.kind) == "request":
+        # The key belongs to the endpoint, not to the request, so another endpoint may help.
+        is_final = FAILURE_CAUSES.get(failure.kind) == "request" and failure.kind != "unauthorized"
+        if not self._backends or is_final:
             return False
         self.report.retries.append(f"{self.report.model}: {failure.kind}: {failure.message}"[:300])
         self._backend = self._backends.pop(0)
@@ -299,6 +315,8 @@ class Exchange:
                             continue
                         if isinstance(event, ReplyFailed):
                             failure = event.failure
+                        elif isinstance(event, ReplyStarted):
+                            self.reply_id = event.id
                         ready += translator.feed(event)
                     if ready:
                         yield ready
@@ -329,9 +347,15 @@ class Exchange:
         report.stop = verdict.stop
         report.seconds = round(self._clock() - self._began, 4)
         failed: list[Event] = []
-        if verdict.failure is not None:
-            report.fail(verdict.failure)
-            failed.append(ReplyFailed(verdict.failure))
+        if (failure := verdict.failure) is not None:
+            if failure.kind == "unauthorized":
+                # The client would otherwise believe that its own key is wrong, and ask its user for another one.
+                url = self._backend.client.endpoint.base_url
+                failure = replace(
+                    failure, message=f"the endpoint {url} refused the key of the gateway: {failure.message}"
+                )
+            report.fail(failure)
+            failed.append(ReplyFailed(failure))
         return [*verdict.events, *failed, UsageReported(self._usage), ReplyEnded(verdict.stop, verdict.extra)]
 
     def _fail(self, failure: Failure) -> list[Event]:
@@ -353,11 +377,6 @@ def _measure(part: Part) -> int:
         content = part.content
         return len(content) if isinstance(content, str) else sum(_measure(each) for each in content)
     return 0
-
-
-def _open_translator(composed: ComposedRequest, messages: list[Message]) -> ReplyTranslator | _Forwarder:
-    tools = composed.chosen_mode.tools
-    return ReplyTranslator(composed, ConversationContext(messages, tools)) if len(tools) else _Forwarder()
 
 
 class _Forwarder:

@@ -77,7 +77,16 @@ class Verdict(Struct, frozen=True):
 class ReplyTranslator:
     """Translates one reply. `feed` returns what the client may receive now, `close` returns the rest."""
 
-    def __init__(self, composed: ComposedRequest, context: ConversationContext, *, most_held: int = MOST_HELD) -> None:
+    def __init__(
+        self,
+        composed: ComposedRequest,
+        context: ConversationContext,
+        *,
+        is_single: bool = False,
+        most_held: int = MOST_HELD,
+    ) -> None:
+        """`is_single` if the client accepts one call at most. Tools in text are sent without this option."""
+        self._is_single = is_single
         self._composed = composed
         self._reader: Extractor = open_reader(composed, context)
         self._most_held = most_held
@@ -259,7 +268,6 @@ class ReplyTranslator:
     def _obey(self, calls: list[ToolCall]) -> tuple[list[ToolCall], list[str]]:
         """Return the calls that the tool choice of the request allows."""
         choice, notes = self._composed.choice, []
-        options = self._composed.request.options
         if choice.mode == "none" and calls:
             notes.append(f"tool_choice is none: left out {', '.join(call.name for call in calls)}")
             return [], notes
@@ -267,7 +275,7 @@ class ReplyTranslator:
             wrong = [call for call in calls if call.name not in choice.names]
             notes += [f"tool_choice does not allow {call.name}: left out" for call in wrong]
             calls = [call for call in calls if call.name in choice.names]
-        if options.get("parallel_tool_calls") is False and len(calls) > 1:
+        if self._is_single and len(calls) > 1:
             notes.append(f"parallel calls are off: left out {', '.join(call.name for call in calls[1:])}")
             calls = calls[:1]
         return calls, notes

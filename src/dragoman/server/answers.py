@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Iterable
 from contextlib import aclosing
 from typing import Any
 
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from dragoman.events import Event, ReplyFailed, ReplyStarted
 from dragoman.pipeline import Exchange
 from dragoman.server.asgi import HttpCall, KeepAlive
+from dragoman.stage import Stage
 from dragoman.types import Failure, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.registry import ROWS
@@ -43,6 +45,11 @@ class _Answer:
         """Calls of tools that came in a namespace go back with it, on the one wire that has namespaces."""
         return {"tools": self._request.tools} if self._codec.name == "openai_responses" else {}
 
+    def _name_reply(self) -> str:
+        """Return the id of the reply. A client of Responses can refer to the id of an endpoint that remembers it."""
+        is_kept = self._codec.name == "openai_responses" == self._exchange.wire
+        return (self._exchange.reply_id if is_kept else "") or self._id
+
     async def _fail(self, failure: Failure) -> None:
         await answer_failure(self._call, self._codec, failure, self._headers)
 
@@ -55,7 +62,7 @@ class WholeAnswer(_Answer):
         if reply.failure is not None:
             await self._fail(reply.failure)
             return
-        reply = replace(reply, model=self._request.model, id=self._id)
+        reply = replace(reply, model=self._request.model, id=self._name_reply())
         body = self._codec.encode_reply(reply, created=self._created, **self._tools())
         await self._call.answer_json(200, body, self._headers)
 
@@ -68,9 +75,12 @@ class StreamAnswer(_Answer):
     ) -> None:
         super().__init__(call, codec, request, exchange)
         self._interval = keep_alive
-        self._writer = codec.event_stream(
+        writer = codec.event_stream(
             model=request.model, id=self._id, created=self._created, **self._tools(), **self._usage()
         )
+        # Gemini sends events only to a client that asks for them.
+        self._is_array = codec.name == "gemini" and "alt=sse" not in call.query
+        self._writer: Stage[Event, bytes] = JsonArray(writer) if self._is_array else writer
         self._alive: KeepAlive | None = None
 
     def _usage(self) -> dict[str, Any]:
@@ -97,10 +107,10 @@ class StreamAnswer(_Answer):
             await self._alive.close()
 
     async def _begin(self) -> None:
-        kind = ROWS[self._codec.name].stream_type
+        kind = "application/json; charset=UTF-8" if self._is_array else ROWS[self._codec.name].stream_type
         head = {"content-type": kind, "cache-control": "no-cache", "x-accel-buffering": "no", **self._headers}
         await self._call.begin(200, head)
-        await self._write([ReplyStarted(self._request.model, self._id)])
+        await self._write([ReplyStarted(self._request.model, self._name_reply())])
 
     async def _write(self, batch: list[Event]) -> None:
         data = b"".join([frame for event in batch for frame in self._writer.feed(event)])
@@ -113,4 +123,27 @@ class StreamAnswer(_Answer):
         """Send a sign of life. A client that waits for a model to load would otherwise give up."""
         if not self._call.has_begun:
             await self._begin()
-        await self._call.send(self._codec.keep_alive(self._request.model, self._created))
+        sign = b"\n" if self._is_array else self._codec.keep_alive(self._request.model, self._created)
+        await self._call.send(sign)
+
+
+class JsonArray:
+    """Writes the frames of a stream of events as the elements of one JSON array."""
+
+    def __init__(self, writer: Stage[Event, bytes]) -> None:
+        self._writer = writer
+        self._before = b"["
+
+    def feed(self, event: Event, /) -> list[bytes]:
+        return self._convert(self._writer.feed(event))
+
+    def close(self) -> list[bytes]:
+        ended = self._convert(self._writer.close())
+        return [*ended, b"[]" if self._before == b"[" else b"]"]
+
+    def _convert(self, frames: Iterable[bytes]) -> list[bytes]:
+        written: list[bytes] = []
+        for frame in frames:
+            written += (self._before, frame.removeprefix(b"data: ").rstrip())
+            self._before = b",\r\n"
+        return written

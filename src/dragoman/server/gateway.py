@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
@@ -19,7 +20,8 @@ from dragoman.server.answers import StreamAnswer, WholeAnswer, answer_failure
 from dragoman.server.asgi import BodyTooLarge, ClientDisconnected, HttpCall, Receive, Scope, Send, run_until_disconnect
 from dragoman.server.passthrough import find_login, pass_through, relay
 from dragoman.server.records import Records
-from dragoman.server.router import Router
+from dragoman.server.requests import find_state, settle_fields, tidy_path
+from dragoman.server.router import BETAS, Router
 from dragoman.types import Failure, JsonObject, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import BROKEN, parse
@@ -38,7 +40,6 @@ _PATHS = {
 _gemini = re.compile(r"/v1(?:beta|alpha)?/models/(?P<model>[^:]+):(?P<verb>\w+)\Z").match
 _GENERATE = {"generateContent": False, "streamGenerateContent": True}
 _FAMILIES = (("/api/", "ollama"), ("/v1beta/", "gemini"), ("/v1alpha/", "gemini"), ("/v1/messages", "anthropic"))
-_CHARACTERS_PER_TOKEN = 4
 Handler = Callable[[HttpCall], Awaitable[None]]
 
 
@@ -60,7 +61,6 @@ class Gateway:
         self._secret = secret or secrets.token_bytes(32)
         self._routes: dict[tuple[str, str], Handler] = {
             ("GET", "/"): self._say_hello,
-            ("HEAD", "/"): self._say_hello,
             ("GET", "/healthz"): self._say_hello,
             ("GET", "/readyz"): self._say_ready,
             ("GET", "/metrics"): self._show_metrics,
@@ -81,10 +81,19 @@ class Gateway:
             await self._dispatch(call)
         except BodyTooLarge:
             limit = self.router.settings.gateway.most_of_a_request
-            failure = Failure("too_large", f"the request is larger than {limit} bytes", 413)
+            # The kind `too_large` means the answer of an endpoint.
+            failure = Failure("bad_request", f"the request is larger than {limit} bytes", 413)
             await answer_failure(call, _codec_of(call.path), failure)
         except ClientDisconnected:
             return
+        except DragomanError as error:
+            # A missing key, or an incomplete URL: the operator has to mend it, and the client has to know.
+            if call.has_begun:
+                raise
+            await answer_failure(call, _codec_of(call.path), Failure("server_error", str(error), 500))
+        except asyncio.CancelledError:
+            # Only the end of the process cancels a request. The server closes its connection, so the client notices.
+            log.warning("%s %s was cut off: the gateway ends", call.method, escape_message(call.path))
         except Exception:
             log.exception("an error of the gateway itself, in %s %s", call.method, escape_message(call.path))
             if call.has_begun:
@@ -97,20 +106,26 @@ class Gateway:
         if wire is not None and call.method == "POST":
             await self._exchange(call, _Asked(wire))
             return
-        handler = self._routes.get((call.method, call.path))
+        if (path := tidy_path(call.path)) != call.path:
+            call.path = path
+            await self._dispatch(call)
+            return
+        # The body of an answer to HEAD is left out where it is sent.
+        method = "GET" if call.method == "HEAD" else call.method
+        handler = self._routes.get((method, call.path))
         if handler is not None:
             await handler(call)
             return
-        if call.path.startswith("/dragoman/exchanges/") and call.method == "GET":
+        if call.path.startswith("/dragoman/exchanges/") and method == "GET":
             await self._show_exchange(call)
             return
         found = _gemini(call.path)
         if found is not None and call.method == "POST":
             await self._handle_gemini(call, found["model"], found["verb"])
-        elif call.method == "GET" and (listing := models.find_list(call.path, call.headers)) is not None:
+        elif method == "GET" and (listing := models.find_list(call.path, call.headers)) is not None:
             await call.answer_json(200, listing(self._models()))
-        elif call.method == "GET" and (one := models.find_model(call.path, call.headers, self._models())) is not None:
-            await call.answer_json(200, one)
+        elif method == "GET" and (name := models.find_name(call.path)) is not None:
+            await self._describe_model(call, name)
         else:
             await self._pass_through(call)
 
@@ -120,9 +135,7 @@ class Gateway:
         if verb in _GENERATE:
             await self._exchange(call, _Asked("gemini", model, _GENERATE[verb]))
         elif verb == "countTokens":
-            body, data = await self._read(call, wires.get("gemini"))
-            if body is not None:
-                await call.answer_json(200, {"totalTokens": len(data) // _CHARACTERS_PER_TOKEN}, _ESTIMATED)
+            await self._count(call, _Asked("gemini", model), "totalTokens")
         else:
             await self._pass_through(call)
 
@@ -136,30 +149,52 @@ class Gateway:
             # The only wire that streams unless it is told not to.
             request = replace(request, options={**request.options, "stream": True})
         router = self.router
+        router.look_again()
         try:
             chosen = router.choose(request, len(data))
         except UnknownModel as error:
             await answer_failure(call, codec, Failure("not_found", str(error), 404, "model_not_found"))
             return
+        if asked.wire == "openai_responses" and (missing := find_state(body)) is not None:
+            chosen = chosen.only(asked.wire)
+            if not chosen.targets:
+                await call.answer_json(400 if missing["error"]["code"] else 404, missing)
+                return
         report = Report(f"ex_{secrets.token_hex(8)}", asked.wire, request.model, slot=chosen.slot)
         self.records.open(report)
         try:
             if chosen.route.settings.profile == "passthrough":
                 await run_until_disconnect(call, relay(call, data, codec, chosen, report))
                 return
-            backends = chosen.backends(find_login(call.headers))
-            exchange = Exchange(replace(request, model=""), backends, report, secret=self._secret)
-            await self._answer(call, codec, request, exchange)
+            betas = call.headers.get(BETAS, "") if asked.wire == "anthropic" else ""
+            backends = chosen.backends(find_login(call.headers), betas)
+            sent, left_out = settle_fields(request, asked.wire, chosen.targets[0].endpoint.wire)
+            report.losses += left_out
+            exchange = Exchange(replace(sent, model=""), backends, report, secret=self._secret)
+            await self._answer(call, codec, replace(request, tools=sent.tools), exchange)
         except DragomanError as error:
-            # A missing key, or an incomplete URL: the operator has to mend it, and the client has to know.
             report.failure = str(error)
-            if call.has_begun:
-                raise
-            await answer_failure(call, codec, Failure("server_error", str(error), 500))
+            raise
         finally:
             self.records.close(report)
             if log.isEnabledFor(logging.INFO):
                 log.info("%s %s", report.id, escape_message(report.summarise()))
+
+    async def _count(self, call: HttpCall, asked: _Asked, field: str) -> None:
+        """Answer with the number of tokens of a request: as the endpoint counts them, else an estimate."""
+        codec = wires.get(asked.wire)
+        body, data = await self._read(call, codec)
+        if body is None:
+            return
+        nested = body.get("generateContentRequest")
+        request = codec.decode_request(nested if isinstance(nested, dict) else body, model=asked.model)
+        try:
+            target = self.router.choose(request, len(data)).targets[0]
+            counted = await target.count(request, asked.wire, find_login(call.headers))
+        except UnknownModel as error:
+            await answer_failure(call, codec, Failure("not_found", str(error), 404, "model_not_found"))
+            return
+        await call.answer_json(200, {field: max(1, counted.tokens)}, _ESTIMATED if counted.is_estimate else {})
 
     async def _answer(self, call: HttpCall, codec: Codec, request: Request, exchange: Exchange) -> None:
         if request.options.get("stream"):
@@ -212,19 +247,30 @@ class Gateway:
         if body is None:
             return
         name = body.get("model") or body.get("name")
-        model = next((each for each in self._models() if each.name == name), None)
-        if model is None and isinstance(name, str) and any(route.matches(name) for route in self.router.routes):
-            model = models.ModelEntry(name)
+        model = self._find_model(name)
         if model is None:
             failure = Failure("not_found", f"model {str(name)[:200]!r} not found", 404)
             await answer_failure(call, wires.get("ollama"), failure)
             return
         await call.answer_json(200, models.show_ollama(model))
 
+    async def _describe_model(self, call: HttpCall, name: str) -> None:
+        model = self._find_model(name)
+        if model is None:
+            failure = Failure("not_found", f"The model '{name[:200]}' does not exist.", 404, "model_not_found")
+            await answer_failure(call, _codec_of(call.path), failure)
+        else:
+            await call.answer_json(200, models.describe_model(call.path, call.headers, model))
+
+    def _find_model(self, name: object) -> models.ModelEntry | None:
+        """Return a model that a client can name: a listed one, or one whose name a route accepts."""
+        model = next((each for each in self._models() if each.name == name), None)
+        if model is None and isinstance(name, str) and any(route.matches(name) for route in self.router.routes):
+            model = models.ModelEntry(name)
+        return model
+
     async def _count_for_anthropic(self, call: HttpCall) -> None:
-        body, data = await self._read(call, wires.get("anthropic"))
-        if body is not None:
-            await call.answer_json(200, {"input_tokens": max(1, len(data) // _CHARACTERS_PER_TOKEN)}, _ESTIMATED)
+        await self._count(call, _Asked("anthropic"), "input_tokens")
 
     async def _list_exchanges(self, call: HttpCall) -> None:
         await call.answer_json(200, {"exchanges": self.records.list()[:100]})

@@ -130,15 +130,15 @@ def _own_form(headers: Mapping[str, str]) -> Listing:
     return list_gemini if _GOOGLE & headers.keys() else list_openai
 
 
-def find_model(path: str, headers: Mapping[str, str], models: Iterable[ModelEntry]) -> dict[str, Any] | None:
-    """Return the answer about one model, or None."""
+def find_name(path: str) -> str | None:
+    """Return the name of the model that a path asks about."""
     found = _one(path)
-    if found is None:
-        return None
-    model = next((each for each in models if each.name == found["name"]), None)
-    if model is None:
-        return None
-    form = list_gemini if found["prefix"] == "/v1beta" else _own_form(headers)
+    return found["name"] if found is not None else None
+
+
+def describe_model(path: str, headers: Mapping[str, str], model: ModelEntry) -> dict[str, Any]:
+    """Return the answer about one model, in the form of the client's wire."""
+    form = list_gemini if path.startswith("/v1beta/") else _own_form(headers)
     one: dict[str, Any] = show_gemini(model) if form is list_gemini else form([model])["data"][0]
     return one
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
@@ -30,11 +31,15 @@ def open_socket(host: str, port: int) -> socket.socket:
     try:
         listener.bind((host, port))
         listener.listen(2048)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         listener.close()
-        raise ConfigError(
-            f"cannot listen at {host}:{port}: {error.strerror}", hint="choose another port with --port, or 0 for any"
-        ) from None
+        if isinstance(error, OverflowError):
+            why, hint = "there is no such port", "choose one up to 65535 with --port, or 0 for any"
+        elif error.errno in (errno.EADDRINUSE, errno.EACCES):
+            why, hint = error.strerror or "", "choose another port with --port, or 0 for any"
+        else:
+            why, hint = error.strerror or "", "choose an address of this machine with --host"
+        raise ConfigError(f"cannot listen at {host}:{port}: {why}", hint=hint) from None
     listener.setblocking(False)
     return listener
 
@@ -72,6 +77,8 @@ class GatewayServer:
             uvicorn.Config(gateway, **config, timeout_graceful_shutdown=_SECONDS_TO_DRAIN, ws="none")
         )
         self._listener = listener
+        # The gateway logs its errors itself, and a request that the end of the process cuts off is none.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
     async def run(self) -> None:
         """Serve until `stop`. Requests that have begun are finished first."""

@@ -107,7 +107,7 @@ def quote(word: str) -> str:
 def list_clients(url: str, model: str, key: str) -> list[tuple[str, str]]:
     """Return the lines of the start message: a program or a client, and how it is told the address."""
     rows = [(name, write_command(write(url, model, key))) for name, write in PROGRAMS.items() if name != "opencode"]
-    rows.insert(2, ("opencode", f"dragoman launch opencode --to {url}/v1"))
+    rows.insert(2, ("opencode", f"dragoman launch --to {url}/v1 opencode"))
     chosen = model or "NAME"
     rows += [
         ("pi", f'in ~/.pi/agent/models.json: "baseUrl": "{url}/v1", "api": "openai-completions", "id": "{chosen}"'),

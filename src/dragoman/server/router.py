@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import time
@@ -11,16 +12,18 @@ from fnmatch import translate
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman import providers
-from dragoman.client import DetectedServer, adetect
+from dragoman.client import DetectedServer, TokenCount, acount_tokens, adetect
 from dragoman.client.client import Client, shared_transport
 from dragoman.client.models import choose_model, find_model
 from dragoman.client.rate_limit import RateLimiter
-from dragoman.client.retry import Breakers
+from dragoman.client.retry import Breakers, Retries
 from dragoman.client.transport import Transport
-from dragoman.errors import ConfigError, UnknownModel
+from dragoman.errors import ConfigError, DragomanError, UnknownModel
 from dragoman.pipeline import Backend
+from dragoman.pipeline.signatures import restore_reasoning
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.server.models import ModelEntry
 from dragoman.server.settings import EndpointSettings, GatewaySettings, RouteSettings, as_list, named_endpoints
@@ -30,6 +33,12 @@ _is_small = re.compile(r"haiku|mini|nano|flash-lite|small|lite\b", re.IGNORECASE
 """Names of models that agent programs use for work in the background."""
 _CHARACTERS_PER_TOKEN = 4
 _MOST_CLIENTS = 64
+_FAILURES_OF_AN_ORIGIN = 15
+_PAUSE_OF_AN_ORIGIN = 5.0
+BETAS = "anthropic-beta"
+_LONGEST_WAIT = 20.0
+"""The seconds that an endpoint may ask the gateway to wait. If it asks for more, the client is told, and decides."""
+log = logging.getLogger("dragoman.server")
 
 
 class Target:
@@ -46,7 +55,7 @@ class Target:
         is_limited = any(limit is not None for limit in (requests, tokens, concurrent))
         self._limiter = RateLimiter(requests=requests, tokens=tokens, concurrent=concurrent) if is_limited else None
         self._router = router
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[tuple[str, str], Client] = {}
 
     @property
     def takes_any_model(self) -> bool:
@@ -64,23 +73,44 @@ class Target:
         # An agent program asks for a model of its vendor, and means the one that is here.
         return found.id if found is not None else choose_model(listed)
 
-    def client_for(self, model: str, login: str | None = None) -> Client:
+    def client_for(self, model: str, login: str | None = None, betas: str = "") -> Client:
         """Return the client for a model. The model decides on the profile of an endpoint, so each has its own.
 
-        `login` is the key of the client of the gateway, for an endpoint that forwards it.
+        `login` is the key of the client of the gateway, for an endpoint that forwards it. `betas` are the features
+        that this client switched on with a header: the endpoint refuses their fields without it.
         """
         name = self.name_model(model)
+        headers = {**self.settings.headers, BETAS: betas} if betas else self.settings.headers
         if login is not None and self.settings.forward_login:
             endpoint = find_endpoint(self.settings, name, self._router.facts, self.server)
-            return self._router.open_client(endpoint, self.settings, self._limiter, login)
-        client = self._clients.get(name)
+            return self._router.open_client(endpoint, self.settings, self._limiter, headers, login)
+        client = self._clients.get((name, betas))
         if client is None:
             if len(self._clients) >= _MOST_CLIENTS:
                 self._clients.clear()
             row = self.settings
             endpoint = find_endpoint(row, name, self._router.facts, self.server)
-            client = self._clients[name] = self._router.open_client(endpoint, row, self._limiter)
+            client = self._router.open_client(endpoint, row, self._limiter, headers)
+            self._clients[name, betas] = client
         return client
+
+    async def count(self, request: Request, wire: str, login: str | None = None) -> TokenCount:
+        """Return the input tokens of a request of a client, which speaks `wire`."""
+        row = self.settings
+        return await acount_tokens(
+            self.client_for(self._router.name_model(request.model)).endpoint,
+            restore_reasoning(request.messages, wire),
+            tools=request.tools,
+            key=(login if row.forward_login else None) or find_row_key(row),
+            transport=self._router.transport,
+        )
+
+    def accept(self, server: DetectedServer) -> None:
+        """Use a server that did not answer when the gateway started."""
+        self.server = server
+        self.endpoint = find_endpoint(self.settings, "", self._router.facts, server)
+        self.resting_until = 0.0
+        self.forget()
 
     def forget(self) -> None:
         """Open the clients again with the next request, because there are new facts."""
@@ -126,13 +156,17 @@ class Chosen(Struct, frozen=True):
     model: str
     slot: str = ""
 
-    def backends(self, login: str | None = None) -> list[Backend]:
-        """Return how each endpoint is asked. `login` is the key of the client."""
+    def only(self, wire: str) -> Chosen:
+        """Return the same choice without the endpoints that do not speak a wire."""
+        return replace(self, targets=[target for target in self.targets if target.endpoint.wire == wire])
+
+    def backends(self, login: str | None = None, betas: str = "") -> list[Backend]:
+        """Return how each endpoint is asked. `login` is the key of the client, `betas` its header of this name."""
         settings = self.route.settings
         trust = "compat" if settings.profile == "passthrough" else settings.profile
         return [
             Backend(
-                target.client_for(self.model, login),
+                target.client_for(self.model, login, betas if target.endpoint.wire == "anthropic" else ""),
                 target.settings.tool_mode,
                 trust,
                 settings.repair_turns,
@@ -159,10 +193,15 @@ class Router:
         self._servers = servers or {}
         self.facts = facts if facts is not None else MemoryFacts()
         self._clock = clock
-        self._transport = transport
-        self._breakers = Breakers()
+        self.transport = transport
+        # A server may fail with one request of one client, and answer all others.
+        self._breakers = Breakers(_FAILURES_OF_AN_ORIGIN, min(_PAUSE_OF_AN_ORIGIN, settings.gateway.cool_down))
+        self._search: asyncio.Task[None] | None = None
+        self._searched = clock()
         self.targets: dict[str, Target] = {}
         self.routes = [self._open_route(row) for row in settings.routes]
+        for target in self.missing():
+            self.rest(target)
 
     def _open_route(self, row: RouteSettings) -> Route:
         targets = {name: self._open_target(name) for name in named_endpoints(row)}
@@ -176,23 +215,29 @@ class Router:
         return self.targets[name]
 
     def open_client(
-        self, endpoint: Endpoint, row: EndpointSettings, limiter: RateLimiter | None, login: str | None = None
+        self,
+        endpoint: Endpoint,
+        row: EndpointSettings,
+        limiter: RateLimiter | None,
+        headers: Mapping[str, str],
+        login: str | None = None,
     ) -> Client:
         """Return a client for an endpoint. All of them share the connections."""
         own = endpoint.provider.transport
-        transport = shared_transport(endpoint) if own or self._transport is None else self._transport
+        transport = shared_transport(endpoint) if own or self.transport is None else self.transport
         return Client(
             endpoint,
             transport=transport,
             key=login or find_row_key(row),
-            headers=row.headers,
+            headers=headers,
             breakers=self._breakers,
+            retries=Retries(patience=_LONGEST_WAIT),
             limiter=limiter,
         )
 
     def choose(self, request: Request, size: int = 0) -> Chosen:
         """Return the endpoints for a request. `size` is the size of its body in bytes. Raises UnknownModel."""
-        model = self.settings.aliases.get(request.model, request.model)
+        model = self.name_model(request.model)
         route = next((route for route in self.routes if route.matches(model)), None)
         if route is None:
             raise UnknownModel(model, [each.name for each in self.models()])
@@ -202,6 +247,31 @@ class Router:
         targets = route.pick(first or as_list(route.settings.to), now)
         rest = [route.targets[name] for name in as_list(route.settings.fallback)]
         return Chosen(route, list(dict.fromkeys([*targets, *rest])), model, slot)
+
+    def missing(self) -> list[Target]:
+        """Return the endpoints whose server did not answer when the gateway started, so its kind is unknown."""
+        rows = self.targets.values()
+        return [target for target in rows if target.server is None and target.settings.url and not target.settings.wire]
+
+    def look_again(self) -> None:
+        """Detect missing servers in the background, at most once in each cool-down."""
+        now = self._clock()
+        if now - self._searched < self.settings.gateway.cool_down or (self._search and not self._search.done()):
+            return
+        if missing := self.missing():
+            self._searched = now
+            self._search = asyncio.ensure_future(self._detect(missing))
+
+    async def _detect(self, missing: Sequence[Target]) -> None:
+        rows = {target.name: target.settings for target in missing}
+        for name, server in (await _detect_all(rows, self.transport)).items():
+            if isinstance(server, DetectedServer):
+                self.targets[name].accept(server)
+                log.info("the endpoint %s answers now", name)
+
+    def name_model(self, asked: str) -> str:
+        """Return the model that an alias means."""
+        return self.settings.aliases.get(asked, asked)
 
     def rest(self, target: Target) -> None:
         """Avoid an endpoint for a while, because it failed."""
@@ -233,12 +303,34 @@ class Router:
 
 
 async def find_servers(settings: GatewaySettings, transport: Transport | None = None) -> dict[str, DetectedServer]:
-    """Return the servers at the URLs of the endpoints whose wire is not given. Raises the errors of `adetect`."""
+    """Return the servers at the URLs of the endpoints whose wire is not given.
+
+    A server that does not answer is left out, and looked for again later. Raises the errors of `adetect` if none of the
+    endpoints can answer.
+    """
     rows = {name: row for name, row in settings.endpoints.items() if row.url and not row.wire}
-    found = await asyncio.gather(
-        *(adetect(row.url, key=find_row_key(row), transport=transport, assume="openai_chat") for row in rows.values())
-    )
-    return dict(zip(rows, found, strict=True))
+    found = await _detect_all(rows, transport)
+    errors = {name: server for name, server in found.items() if isinstance(server, DragomanError)}
+    named = {name for route in settings.routes for name in named_endpoints(route)}
+    if errors and named <= errors.keys():
+        raise next(iter(errors.values()))
+    for name, error in errors.items():
+        log.warning("the endpoint %s is not used yet: %s", name, error)
+    return {name: server for name, server in found.items() if isinstance(server, DetectedServer)}
+
+
+async def _detect_all(
+    rows: Mapping[str, EndpointSettings], transport: Transport | None
+) -> dict[str, DetectedServer | DragomanError]:
+    """Return the server of each endpoint, or the error."""
+
+    async def detect(row: EndpointSettings) -> DetectedServer | DragomanError:
+        try:
+            return await adetect(row.url, key=find_row_key(row), transport=transport, assume="openai_chat")
+        except DragomanError as error:
+            return error
+
+    return dict(zip(rows, await asyncio.gather(*map(detect, rows.values())), strict=True))
 
 
 def find_row_key(row: EndpointSettings) -> str | None:

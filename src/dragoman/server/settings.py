@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from dragoman.errors import ConfigError, nearest
 from dragoman.types import ToolModeName, TrustName
+from dragoman.wire import registry as wires
 
 RouteProfile = TrustName | Literal["passthrough"]
 """How far calls in text are trusted; `passthrough` leaves the bytes as they are."""
@@ -137,8 +138,33 @@ def _check(settings: GatewaySettings, shown: str) -> None:
             raise ConfigError(f"{shown}: route {number} leads nowhere", hint='add to = "provider:model"')
         for name in named_endpoints(route):
             _check_name(name, settings, f"{shown}: route {number}")
-    if not 0 <= settings.gateway.port <= 65535:
-        raise ConfigError(f"{shown}: {settings.gateway.port} is not a port", hint="choose one up to 65535")
+        if route.repair_turns < 0:
+            raise ConfigError(f"{shown}: route {number} has {route.repair_turns} repair_turns", hint="0 is the least")
+    for name, row in settings.endpoints.items():
+        _check_endpoint(row, f"{shown}: endpoint {name!r}")
+    _check_server(settings.gateway, shown)
+
+
+def _check_endpoint(row: EndpointSettings, where: str) -> None:
+    if not row.url and not row.model:
+        raise ConfigError(f"{where} has neither a model nor a URL", hint='set model = "provider:model"')
+    if row.wire and not wires.knows(row.wire):
+        guess = nearest(row.wire, wires.names())
+        hint = f"did you mean {guess!r}?" if guess else f"the wires are {', '.join(wires.names())}"
+        raise ConfigError(f"{where} has the unknown wire {row.wire!r}", hint=hint)
+    for limit in ("context_window", "requests_per_minute", "tokens_per_minute", "max_concurrent"):
+        value = getattr(row, limit)
+        if value is not None and value < 1:
+            raise ConfigError(f"{where} has {limit} = {value}", hint="leave it out for no limit")
+
+
+def _check_server(row: ServerSettings, shown: str) -> None:
+    if not 0 <= row.port <= 65535:
+        raise ConfigError(f"{shown}: {row.port} is not a port", hint="choose one up to 65535")
+    for name, least in (("keep_alive", 0.1), ("most_of_a_request", 1), ("kept_reports", 0), ("cool_down", 0)):
+        value = getattr(row, name)
+        if not value >= least:
+            raise ConfigError(f"{shown}: {name} = {value} is too small", hint=f"the least is {least}")
 
 
 def _check_name(name: str, settings: GatewaySettings, where: str) -> None:

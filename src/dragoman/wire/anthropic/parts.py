@@ -546,7 +546,12 @@ def read_settings(body: JsonObject, others: list[Any]) -> dict[str, Any]:
     rest = without(body, *_KNOWN, *_OPTIONS.names.values())
     options = _OPTIONS.read(body)
     options.update(_read_choice(body.get("tool_choice"), rest))
-    _read_reasoning(as_dict(body.get("thinking")), as_dict(body.get("output_config")), options, rest)
+    output, older = as_dict(body.get("output_config")), as_dict(body.get("output_format"))
+    if older.get("type") == "json_schema" and "format" not in output:
+        # The name of the field while it was a beta. Programs still send it.
+        output = {**output, "format": older}
+        rest.pop("output_format")
+    _read_reasoning(as_dict(body.get("thinking")), output, options, rest)
     metadata = as_dict(body.get("metadata"))
     if isinstance(metadata.get("user_id"), str):
         options["user"] = metadata["user_id"]

@@ -247,7 +247,9 @@ class ResponseWriter(StreamWriter[JsonObject]):
         super().__init__(IDS, model=model, id=id)
         self._whole = whole  # the frames are not sent: only `response` counts
         self._created = created
-        self._namespaces = {tool.name: tool.metadata["namespace"] for tool in tools if "namespace" in tool.metadata}
+        listed = list(tools)
+        self._namespaces = {tool.name: tool.metadata["namespace"] for tool in listed if "namespace" in tool.metadata}
+        self._custom = {tool.name for tool in listed if tool.metadata.get("custom")}
         self._frames: list[JsonObject] = []
         self._number = 0
         self._output: list[JsonObject] = []
@@ -437,6 +439,9 @@ class ResponseWriter(StreamWriter[JsonObject]):
             return
         self._finish()
         own = {"status": "completed", **own_of(call)}
+        if call.name in self._custom:
+            # The endpoint knows it as a function with one text.
+            own["type"] = CUSTOM
         custom = own.get("type") == CUSTOM
         own.setdefault("id", self._make_id("ctc" if custom else "fc"))
         if call.name in self._namespaces:

@@ -1,0 +1,123 @@
+"""Requests before they are translated: their path, and fields that no translation can keep."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeGuard
+
+from msgspec.structs import replace
+
+from dragoman.types import JsonObject, Request, Tool
+
+_slashes = re.compile(r"/{2,}").sub
+_doubled = re.compile(r"\A/v1(?=/(?:v1|v1beta|v1alpha|api)/)").sub
+_LOST: dict[str, tuple[str, ...]] = {
+    "openai_chat": ("n", "logprobs", "top_logprobs"),
+    "openai_responses": ("top_logprobs",),
+}
+"""Fields that ask for something that a repaired reply does not have: other choices, and the likelihoods of its tokens.
+A route with the profile `passthrough` keeps them."""
+_LOST_OF_GEMINI = ("candidateCount", "responseLogprobs", "logprobs")
+_NOTHING = (None, False, 0)
+
+
+def tidy_path(path: str) -> str:
+    """Return the path that a client means: users add `/v1` to a base URL, or a slash, where their program adds it too.
+
+    Such a path would otherwise reach an endpoint without any translation.
+    """
+    tidy = _slashes("/", path)
+    return _doubled("", tidy).rstrip("/") or "/"
+
+
+def settle_fields(request: Request, wire: str, spoken: str) -> tuple[Request, list[str]]:
+    """Return the request as it is sent to an endpoint that speaks `spoken`, and what was left out of it."""
+    own = request.options.get(wire)
+    if wire == "openai_responses" != spoken:
+        request = _offer_custom_tools(request)
+        own = request.options.get(wire)
+    elif wire == spoken == "openai_responses":
+        # The vendor's own default. Without it the client could not refer to the reply.
+        own = {"store": True, **(own if isinstance(own, dict) else {})}
+    if not isinstance(own, dict):
+        return request, []
+    kept, left_out = _drop(own, _LOST.get(wire, ()))
+    if wire == "gemini" and isinstance(settings := own.get("generationConfig"), dict):
+        kept["generationConfig"], left_out = _drop(settings, _LOST_OF_GEMINI)
+    # The report needs the usage also where the client does not.
+    kept.pop("stream_options", None)
+    if kept == request.options.get(wire):
+        return request, []
+    said = [f"options: {name} was left out: the gateway passes on one reply, without likelihoods" for name in left_out]
+    return replace(request, options={**request.options, wire: kept}), said
+
+
+def _offer_custom_tools(request: Request) -> Request:
+    """Return a request of Responses whose custom tools are functions with one text, as every endpoint knows them."""
+    own = request.options.get("openai_responses")
+    given = own.get("tools") if isinstance(own, dict) else None
+    if not isinstance(own, dict) or not isinstance(given, list) or not (tools := list(_find_custom_tools(given))):
+        return request
+    kept = {**own, "tools": [tool for tool in given if not _is_custom(tool)]}
+    options = {**request.options, "openai_responses": kept}
+    if _is_custom(kept.get("tool_choice")):
+        options["tool_choice"] = {"name": kept.pop("tool_choice")["name"]}
+    return replace(request, tools=[*request.tools, *tools], options=options)
+
+
+def _is_custom(tool: object) -> TypeGuard[JsonObject]:
+    return isinstance(tool, dict) and tool.get("type") == "custom" and isinstance(tool.get("name"), str)
+
+
+def _find_custom_tools(given: Iterable[object], namespace: str = "") -> Iterator[Tool]:
+    for tool in given:
+        if _is_custom(tool):
+            yield _make_function(tool, namespace)
+        elif isinstance(tool, dict) and tool.get("type") == "namespace" and isinstance(tool.get("tools"), list):
+            yield from _find_custom_tools(tool["tools"], str(tool.get("name") or ""))
+
+
+def _make_function(custom: JsonObject, namespace: str) -> Tool:
+    form = custom.get("format")
+    rule = "The text for the tool."
+    if isinstance(form, dict) and form.get("definition"):
+        rule = f"The text follows this {form.get('syntax', '')} grammar:\n{form['definition']}"
+    text = {"type": "string", "description": rule}
+    parameters = {"type": "object", "properties": {"input": text}, "required": ["input"], "additionalProperties": False}
+    marks: JsonObject = {"custom": True, **({"namespace": namespace} if namespace else {})}
+    return Tool(custom["name"], str(custom.get("description") or ""), parameters, metadata=marks)
+
+
+def _drop(fields: JsonObject, names: Iterable[str]) -> tuple[JsonObject, list[str]]:
+    kept = {name: value for name, value in fields.items() if name not in names}
+    asked = [name for name in names if fields.get(name) not in _NOTHING and (name, fields.get(name)) not in _USUAL]
+    return kept, asked
+
+
+_USUAL = (("n", 1), ("candidateCount", 1))
+
+
+def find_state(body: JsonObject) -> JsonObject | None:
+    """Return the vendor's error for state that a Responses request refers to and that nobody here holds.
+
+    A reply without the earlier conversation would look right and be wrong.
+    """
+    previous, conversation, prompt = (body.get(name) for name in ("previous_response_id", "conversation", "prompt"))
+    if previous:
+        return _miss("Previous response", previous, "previous_response_id", "previous_response_not_found")
+    if conversation:
+        return _miss("Conversation", conversation, "conversation", None)
+    if prompt:
+        return _miss("Prompt", prompt, "prompt", None)
+    items = body.get("input")
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict) and item.get("type") == "item_reference":
+            return _miss("Item", item, "input", None)
+    return None
+
+
+def _miss(what: str, named: Any, param: str, code: str | None) -> JsonObject:
+    id = str(named.get("id") if isinstance(named, dict) else named)[:200]
+    message = f"{what} with id '{id}' not found."
+    return {"error": {"message": message, "type": "invalid_request_error", "param": param, "code": code}}
