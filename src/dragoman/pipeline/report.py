@@ -65,6 +65,8 @@ class Report(Struct, omit_defaults=True):
     usage: Usage = Usage()
     failure: str = ""
     seconds: float = 0.0
+    client: str = ""
+    """The name of the client's key."""
 
     def add_extraction(self, found: Extraction) -> None:
         """Note what was read in a reply. `add_call` notes the calls that are passed on."""

@@ -23,6 +23,7 @@ from dragoman.errors import ConfigError, UnknownModel
 from dragoman.pipeline import Backend
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.server.models import ModelEntry
+from dragoman.server.quotas import Candidate
 from dragoman.server.settings import EndpointSettings, GatewaySettings, RouteSettings, as_list, named_endpoints
 from dragoman.types import FAILURE_CAUSES, Failure, Image, Request, ToolResult
 
@@ -125,6 +126,10 @@ class Chosen(Struct, frozen=True):
     targets: list[Target]
     model: str
     slot: str = ""
+
+    def candidates(self) -> list[Candidate]:
+        """Return the endpoints, each with the name of its model."""
+        return [(target.endpoint, target.name_model(self.model)) for target in self.targets]
 
     def backends(self, login: str | None = None) -> list[Backend]:
         """Return how each endpoint is asked. `login` is the key of the client."""
