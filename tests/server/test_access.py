@@ -19,6 +19,9 @@ import openai
 import pytest
 from google import genai
 from google.genai import errors, types
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.server.gateways import FixedServer, RunningGateway, run_gateway, settings_for
 from tests.server.test_gateway import CHAT, PATHS, send
 
@@ -28,6 +31,7 @@ from dragoman.server.keys import KeyLimits, KeyRing, add_key, read_keys, revoke_
 from dragoman.server.quotas import Permit, Quotas
 from dragoman.server.router import Router
 from dragoman.server.settings import GatewaySettings, ServerSettings, parse_settings
+from dragoman.server.spans import Spans
 from dragoman.testing import Answer, Upstream
 from dragoman.types import Failure
 
@@ -72,14 +76,15 @@ def test_threat_19_no_route_answers_without_a_key(tmp_path: Path) -> None:
     key = add_key(tmp_path / "keys", "laptop")
     with Upstream(["Hello."], loop=True) as upstream, guarded(upstream, tmp_path / "keys") as gateway:
         for method, path in ROUTES:
-            for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": key[:-1]}, {"authorization": key}):
+            for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": key[:-1]}, {"cookie": key}):
                 status, _, data = send(gateway, method, path, BODY if method == "POST" else None, **headers)
                 assert status == 401, f"{method} {path} {headers}: {status}"
                 if method != "HEAD":
                     assert "error" in json.loads(data), path
         assert upstream.received == []
         for path in ("/healthz", "/readyz"):
-            assert send(gateway, "GET", path)[0] == 200, path
+            status, _, data = send(gateway, "GET", path)
+            assert status == 200 and list(json.loads(data)) == ["status"], path
         for path in PATHS:
             assert send(gateway, "POST", path, BODY, **{"x-api-key": key})[0] == 200, path
 
@@ -130,6 +135,9 @@ def test_threat_19_the_key_of_a_client_goes_to_no_endpoint_and_into_no_log(
                 for query, headers in (
                     ("", {"authorization": f"Bearer {key}"}),
                     ("", {"x-api-key": key, "authorization": "Bearer theirs"}),
+                    ("", {"x-api-key": key, "authorization": f"Bearer {key}", "x-goog-api-key": key}),
+                    (f"?key={key}", {"x-api-key": key}),
+                    (f"?%6bey={key}", {"x-dragoman-key": key}),
                     (f"?key={key}&a=b", {}),
                 ):
                     send(gateway, "POST", path + query, {**BODY, "model": f"m {key}"}, **headers)
@@ -347,7 +355,6 @@ def test_requests_at_the_same_time_are_limited(tmp_path: Path) -> None:
             assert upstream.wait_for_request(20)
             status, headers, _ = send(gateway, "POST", "/v1/messages", BODY, **{"x-api-key": key})
             assert (status, headers["retry-after"]) == (429, "1")
-            assert send(gateway, "GET", "/v1/models", **{"x-api-key": key})[0] == 200, "a list costs nothing"
         assert upstream.wait_for_hangup(20)
         for _ in range(1000):
             status = send(gateway, "POST", "/v1/messages", BODY, **{"x-api-key": key})[0]
@@ -401,6 +408,31 @@ def test_a_budget_of_dollars_is_spent_by_the_price_table(tmp_path: Path) -> None
             )
             statuses = [send(gateway, "POST", "/v1/messages", BODY, **{"x-api-key": key})[0] for _ in range(20)]
             assert statuses[0] == 200 and statuses[-1] == 429, statuses
+
+
+# ---- spans -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_span_has_the_trace_of_the_client_and_no_content(tmp_path: Path) -> None:
+    key = add_key(tmp_path / "keys", "laptop")
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    failure = Failure("bad_request", "secret of the endpoint")
+    with Upstream(["Hello.", failure, "Hello."]) as upstream, guarded(upstream, tmp_path / "keys") as gateway:
+        gateway.gateway.spans = Spans(provider)
+        for sent in (f"00-{trace}-{parent}-01", f"00-{trace}-{parent}-01", "00-broken"):
+            send(gateway, "POST", "/v1/messages", BODY, **{"x-api-key": key, "traceparent": sent})
+        send(gateway, "POST", "/v1/messages", BODY, traceparent=f"00-{trace}-{parent}-01")
+    one, two, three = exporter.get_finished_spans()
+    assert [f"{span.context.trace_id:032x}" == trace for span in (one, two, three)] == [True, True, False]
+    assert one.parent is not None and f"{one.parent.span_id:016x}" == parent
+    assert one.attributes is not None and two.attributes is not None
+    assert one.attributes["dragoman.client"] == "laptop"
+    assert one.attributes["gen_ai.usage.output_tokens"] == gateway.reports[-1]["usage"]["output_tokens"]
+    assert two.attributes["error.type"] == "bad_request" and not two.status.is_ok
+    shown = "".join(span.to_json() for span in (one, two, three))
+    assert "secret" not in shown and "Hello" not in shown and key not in shown
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class Report(Struct, omit_defaults=True):
 
     def summarise(self) -> str:
         """Return one line for a log."""
-        said = [f"{self.requested_model or '-'} -> {self.model or '-'}"]
+        said = [f"{self.client and self.client + ': '}{self.requested_model or '-'} -> {self.model or '-'}"]
         if self.calls:
             said.append("calls: " + ", ".join(_describe(call) for call in self.calls))
         for title, held in (("refused", self.refused), ("invalid", self.invalid), ("suspects", self.suspects)):

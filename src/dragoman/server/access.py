@@ -32,8 +32,6 @@ _SINGLE = frozenset({"host", "origin", "content-length", "content-encoding", "tr
 """Two of these headers in one request can be read in two ways."""
 _WITHOUT_KEY = frozenset({("GET", "/healthz"), ("GET", "/readyz")})
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-_FREE = frozenset({"GET", "HEAD"})
-"""Methods that no endpoint works for; the limits of a key do not count them."""
 _OWN_SITE = frozenset({"same-origin", "none"})
 _WILDCARDS = frozenset({"0.0.0.0", "::", ""})
 _MOST_NAMES = 256
@@ -121,7 +119,7 @@ class Access:
         key = self._find_key(call, login)
         if isinstance(key, Failure):
             return key
-        return Permit(key.name) if call.method in _FREE else self.quotas.admit(key, estimate_tokens(call.headers))
+        return self.quotas.admit(key, estimate_tokens(call.headers))
 
     # ---- the request ------------------------------------------------------------------------------------------------
 
@@ -169,24 +167,24 @@ class Access:
     # ---- the key ----------------------------------------------------------------------------------------------------
 
     def _find_key(self, call: HttpCall, login: str) -> ClientKey | Failure:
-        """Return the key of a request. It is taken out of the headers, so that it goes nowhere else."""
-        sent = False
+        """Return the key of a request. Keys of this gateway are removed from all headers, so that none goes further."""
+        sent = bool(login)
+        key = self._ring.find(login) if login else None
         for name in _KEY_HEADERS:
-            value = call.headers.get(name, "")
-            text = value[7:].strip() if value[:7].lower() == "bearer " else "" if name == "authorization" else value
-            if not text:
+            value = call.headers.get(name)
+            if not value:
                 continue
             sent = True
-            found = self._ring.find(text)
+            found = self._ring.find(value[7:].strip() if value[:7].lower() == "bearer " else value)
             if found is not None:
                 # The name stays: it shows which vendor's client this is.
                 call.headers[name] = ""
-                if found.has_expired(datetime.now(UTC)):
-                    return _unauthorized("this key has expired")
-                return found
-        if login and (found := self._ring.find(login)) is not None and not found.has_expired(datetime.now(UTC)):
-            return found
-        return _unauthorized("this key is not known here" if sent or login else "this gateway needs a key")
+                key = key or found
+        if key is None:
+            return _unauthorized("this key is not known here" if sent else "this gateway needs a key")
+        if key.has_expired(datetime.now(UTC)):
+            return _unauthorized("this key has expired")
+        return key
 
 
 def _unauthorized(message: str) -> Failure:
@@ -209,7 +207,7 @@ def _check_origin(call: HttpCall) -> Failure | None:
 
 def _take_query_key(call: HttpCall) -> str:
     """Return the key in the query, where clients of Gemini may write it, and remove it: a query is passed on."""
-    if "key" not in call.query:
+    if not call.query:
         return ""
     fields = parse_qsl(call.query, keep_blank_values=True)
     keys = [value for name, value in fields if name == "key"]

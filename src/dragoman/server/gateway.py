@@ -31,6 +31,7 @@ from dragoman.server.passthrough import find_login, pass_through, relay
 from dragoman.server.quotas import Sent
 from dragoman.server.records import Records
 from dragoman.server.router import Router
+from dragoman.server.spans import Spans, start_span
 from dragoman.types import Failure, JsonObject, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import BROKEN, parse
@@ -71,6 +72,7 @@ class Gateway:
         """
         self.router = router
         self.access = access or Access(router.settings.gateway)
+        self.spans = Spans() if router.settings.gateway.telemetry else None
         self.records = Records(router.settings.gateway.kept_reports)
         self._secret = secret or secrets.token_bytes(32)
         self._routes: dict[tuple[str, str], Handler] = {
@@ -171,12 +173,12 @@ class Gateway:
         except UnknownModel as error:
             await answer_failure(call, codec, Failure("not_found", str(error), 404, "model_not_found"))
             return
-        candidates = chosen.candidates()
-        if (failure := call.permit.refuse_endpoints(candidates)) is not None:
+        if (failure := call.permit.refuse_endpoints(chosen.candidates)) is not None:
             await answer_failure(call, codec, failure)
             return
         report = Report(f"ex_{secrets.token_hex(8)}", asked.wire, request.model, slot=chosen.slot)
         report.client = call.permit.name
+        end_span = start_span(self.spans, call.headers, report)
         self.records.open(report)
         try:
             if chosen.route.settings.profile == "passthrough":
@@ -193,7 +195,8 @@ class Gateway:
             await answer_failure(call, codec, Failure("server_error", str(error), 500))
         finally:
             self.records.close(report)
-            call.permit.charge(Sent(len(data), call.sent, call.status), report, candidates)
+            end_span()
+            call.permit.charge(Sent(len(data), call.sent, call.status), report, chosen.candidates)
             log.info("%s %s", report.id, escape_message(report.summarise()))
 
     async def _answer(self, call: HttpCall, codec: Codec, request: Request, exchange: Exchange) -> None:
@@ -236,7 +239,10 @@ class Gateway:
     async def _say_ready(self, call: HttpCall) -> None:
         resting = self.router.resting()
         is_ready = len(resting) < len(self.router.targets)
-        body = {"status": "ready" if is_ready else "no endpoint is healthy", "resting": resting}
+        body: JsonObject = {"status": "ready" if is_ready else "no endpoint is healthy"}
+        if not self.access.needs_keys:
+            # Without a key, this path answers everybody.
+            body["resting"] = resting
         await call.answer_json(200 if is_ready else 503, body)
 
     async def _show_metrics(self, call: HttpCall) -> None:

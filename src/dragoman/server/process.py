@@ -74,7 +74,7 @@ class GatewayServer:
             hint = "pip install 'dragoman[server]'"
             raise ConfigError("the gateway needs the server extra", hint=hint) from None
         config: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off", "server_header": False}
-        config |= {"http": StrictProtocol, "ws": "none"}
+        config |= {"http": StrictProtocol, "ws": "none", "proxy_headers": False}
         self._gateway = gateway
         self._server = uvicorn.Server(uvicorn.Config(gateway, **config, timeout_graceful_shutdown=_SECONDS_TO_DRAIN))
         self._listener = listener

@@ -32,6 +32,8 @@ _FIRST_ERROR = 400
 Clock = Callable[[], datetime]
 Candidate = tuple[Endpoint, str]
 """An endpoint that may answer a request, and the name of its model."""
+Candidates = Callable[[], Sequence[Candidate]]
+"""Finds the candidates of a request; only a budget of dollars needs them."""
 
 
 class Spent(Struct):
@@ -126,7 +128,7 @@ class Permit:
         self.name = name
         """The name of the client's key."""
 
-    def refuse_endpoints(self, candidates: Sequence[Candidate]) -> Failure | None:
+    def refuse_endpoints(self, candidates: Candidates) -> Failure | None:
         """Return why the client must not use these endpoints."""
         return None
 
@@ -134,7 +136,7 @@ class Permit:
         """Return why the client must not use a path whose usage nobody counts."""
         return None
 
-    def charge(self, sent: Sent, report: Report, candidates: Sequence[Candidate]) -> None:
+    def charge(self, sent: Sent, report: Report, candidates: Candidates) -> None:
         """Count what an exchange has used."""
 
     def close(self) -> None:
@@ -151,11 +153,11 @@ class LimitedPermit(Permit):
         super().__init__(name)
         self._quota, self._slot, self._estimate, self._quotas = quota, slot, estimate, quotas
 
-    def refuse_endpoints(self, candidates: Sequence[Candidate]) -> Failure | None:
+    def refuse_endpoints(self, candidates: Candidates) -> Failure | None:
         if self._quota.limits.dollars_per_day is None:
             return None
         # An unknown price would make the budget endless without a word.
-        for endpoint, model in candidates:
+        for endpoint, model in candidates():
             if self._quotas.prices.cost(endpoint, model, Usage()) is None:
                 shown = f"{endpoint.provider.name}:{model}"
                 message = f"this key has a budget in dollars, and the price of {shown} is unknown to the gateway"
@@ -167,7 +169,7 @@ class LimitedPermit(Permit):
             return None
         return Failure("unauthorized", f"this key has a budget, and {path} reports no usage", 403, "not_measured")
 
-    def charge(self, sent: Sent, report: Report, candidates: Sequence[Candidate]) -> None:
+    def charge(self, sent: Sent, report: Report, candidates: Candidates) -> None:
         usage = report.usage
         if not usage.input_tokens + usage.output_tokens and sent.status < _FIRST_ERROR:
             # The client left before the endpoint counted, or the endpoint does not count.
@@ -175,7 +177,9 @@ class LimitedPermit(Permit):
         tokens = usage.input_tokens + usage.output_tokens
         self._slot.report(tokens)
         if self._quota.has_budget and tokens:
-            self._quota.charge(tokens, self._quotas.find_cost(report.model, usage, candidates))
+            has_price = self._quota.limits.dollars_per_day is not None
+            dollars = self._quotas.find_cost(report.model, usage, candidates()) if has_price else 0.0
+            self._quota.charge(tokens, dollars)
             self._quotas.changed()
 
     def close(self) -> None:
