@@ -7,10 +7,12 @@ import re
 import socket
 from urllib.parse import urlsplit
 
+import pytest
 from tests.server.gateways import RunningGateway, gateway_to, settings_for
 
+from dragoman.server import protocol
 from dragoman.server.settings import GatewaySettings, ServerSettings
-from dragoman.testing import Upstream
+from dragoman.testing import Answer, Upstream
 
 BODY = json.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Go."}]}).encode()
 SIZE = len(BODY)
@@ -55,6 +57,9 @@ REFUSED: dict[str, tuple[bytes, set[int]]] = {
     "a chunk size beyond 64 bits": (LINE + HOST + CHUNKED + b"\r\nfffffffffffffffff\r\nhello\r\n", {400, CLOSED}),
     "a chunk that is longer than its size": (LINE + HOST + CHUNKED + b"\r\n3\r\nhello\r\n0\r\n\r\n", {400, CLOSED}),
     "a chunk that ends with a line feed": (LINE + HOST + CHUNKED + b"\r\n5\nhello\n0\n\n" + SECOND, {400, CLOSED}),
+    "a large extension of a chunk": (LINE + HOST + CHUNKED + b"\r\n5;" + b"x" * 900_000, {431, CLOSED}),
+    "a large trailer": (LINE + HOST + CHUNKED + b"\r\n5\r\nhello\r\n0\r\nX: " + b"x" * 900_000, {431, CLOSED}),
+    "a host in the trailers": (LINE + CHUNKED + b"\r\n" + CHUNKS[:-2] + HOST + b"\r\n", {400}),
     # ---- lines
     "line feeds alone": ((LINE + HOST + LENGTH + b"\r\n").replace(b"\r\n", b"\n") + BODY, {400}),
     "a carriage return alone": (LINE + b"Host: localhost\rX: y\r\n" + LENGTH + b"\r\n" + BODY, {400}),
@@ -156,12 +161,47 @@ def test_threat_20_what_follows_a_malformed_request_is_not_a_request() -> None:
             assert goes_on == (name in WHOLE), name
 
 
+def test_threat_20_a_head_that_does_not_end_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "SECONDS_FOR_A_HEAD", 0.05)
+    whole = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
+    with Upstream([]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for data, answers in ((b"", 0), (LINE, 0), (LINE + HOST + b"X: ", 0), (whole + LINE + HOST, 1)):
+            # Only the gateway ends the connection; it would otherwise last for ever.
+            assert len(_status(exchange(gateway, data, answers=9))) == answers, data
+
+
+def test_threat_19_a_path_never_changes_the_address_of_an_endpoint() -> None:
+    vectors = Answer(200, {"content-type": "application/json"}, {"data": []})
+    paths = {
+        b"//evil.example/x": "//evil.example/x",
+        b"/@evil.example/x": "/@evil.example/x",
+        b"/v1@evil.example": "/v1@evil.example",
+        b"/:80@evil.example": "/:80@evil.example",
+        b"/http://evil.example/": "/http://evil.example/",
+        b"/v1/a%20b?x=%0d%0ay": "/v1/a%20b?x=%0d%0ay",
+        b"/v1/%252e%252e/x": "/v1/%252e%252e/x",
+        b"/v1/%c3%a9": "/v1/%C3%A9",
+        b"/v1/x;y=1,2": "/v1/x;y=1,2",
+    }
+    with Upstream([vectors], loop=True) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        own = urlsplit(upstream.url).netloc
+        for number, (path, target) in enumerate(paths.items(), 1):
+            exchange(gateway, b"GET " + path + b" HTTP/1.1\r\nConnection: close\r\n" + HOST + b"\r\n", answers=9)
+            assert len(upstream.received) == number, path
+            assert upstream.received[-1].headers["host"] == own, path
+            assert upstream.received[-1].target == (target if target.startswith("/v1/") else f"/v1{target}")
+
+
 def test_threat_20_every_request_of_a_connection_is_answered_once_and_in_order() -> None:
     with Upstream(["Hello."], loop=True) as upstream, gateway_to(upstream.endpoint()) as gateway:
         table = {
             "two in one piece": (SECOND + LAST, 2),
             "one in a body of another": (
                 LINE + HOST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(SECOND) + SECOND, 0,
+            ),
+            "a host and a page in the trailers": (
+                LINE + HOST + b"Connection: close\r\n" + CHUNKED + b"\r\n" + CHUNKS[:-2]
+                + b"Host: evil.example\r\nOrigin: https://evil.example\r\n\r\n", 1,
             ),
             "one after the last": (LAST + SECOND, 1),
             "one after an announced end of chunks": (

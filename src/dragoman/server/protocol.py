@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_OF_A_HEAD = 64 * 1024
 MOST_HEADERS = 100
+SECONDS_FOR_A_HEAD = 30.0
+"""From the connection, or from the first byte of a further request, until the head is complete."""
 _VERSIONS = ("1.1", "1.0")
 _ALONE = frozenset({b"host", b"content-length", b"transfer-encoding"})
 """Headers that decide who is meant, and where a request ends."""
@@ -24,27 +27,67 @@ class StrictProtocol(HttpToolsProtocol):
     """
 
     _in_head = True
-    _head_size = 0
+    _unread = 0
+    """The bytes since the last part that was complete: of a head, of the line of a chunk, of trailers."""
     _is_too_large = False
     _is_closed = False
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._start_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _start_timer(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(SECONDS_FOR_A_HEAD, self._give_up)
+
+    def _give_up(self) -> None:
+        self._timer = None
+        if self._is_answering():
+            self._start_timer()
+        else:
+            self.transport.close()
+
+    def _is_answering(self) -> bool:
+        cycle: Any = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def data_received(self, data: bytes) -> None:
         if self._is_closed:
             # What follows a malformed request is not a request.
             return
-        if self._in_head:
-            self._head_size += len(data)
+        self._unread += len(data)
         super().data_received(data)
-        if self._in_head and self._head_size > MOST_OF_A_HEAD:
+        if self._unread > MOST_OF_A_HEAD:
             self._is_too_large = True
             self.send_400_response("")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head, self._head_size = True, 0
+        self._start_timer()
+        self._in_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Trailers would be added to the headers, behind those that a proxy has checked.
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._unread = 0
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
-        self._in_head, self._head_size = False, 0
+        self._in_head, self._unread = False, 0
+        self._stop_timer()
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > MOST_OF_A_HEAD or len(self.headers) > MOST_HEADERS:
             self._is_too_large = True
@@ -66,7 +109,7 @@ class StrictProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        self._in_head, self._head_size = True, 0
+        self._unread = 0
 
     def send_400_response(self, msg: str) -> None:
         """Answer once, and close."""
@@ -74,8 +117,7 @@ class StrictProtocol(HttpToolsProtocol):
             return
         self._is_closed = True
         # A request before this one is being answered: a second answer in the middle would be read as part of it.
-        cycle: Any = self.cycle
-        if cycle is not None and not cycle.response_complete:
+        if self._is_answering():
             self.transport.close()
             return
         status = b"431 Request Header Fields Too Large" if self._is_too_large else b"400 Bad Request"
