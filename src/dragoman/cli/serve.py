@@ -19,6 +19,7 @@ from dragoman.client.auth import choose_auth
 from dragoman.client.facts import shared_facts
 from dragoman.client.keys import find_key
 from dragoman.client.models import choose_model
+from dragoman.config import load
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.paths import expand
 from dragoman.server.access import open_access
@@ -149,7 +150,7 @@ def _install_log() -> None:
 
 async def _serve(settings: GatewaySettings, config: Path | None, *, json: bool) -> int:
     facts = shared_facts(os.environ)
-    access = open_access(settings.gateway, os.environ)
+    access = open_access(settings.gateway, os.environ, load(environment=os.environ).prices())
     gateway, transport = await open_gateway(settings, facts, access)
     try:
         listener = open_socket(settings.gateway.host, settings.gateway.port)

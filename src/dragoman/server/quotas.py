@@ -160,7 +160,7 @@ class LimitedPermit(Permit):
         for endpoint, model in candidates():
             if self._quotas.prices.cost(endpoint, model, Usage()) is None:
                 shown = f"{endpoint.provider.name}:{model}"
-                message = f"this key has a budget in dollars, and the price of {shown} is unknown to the gateway"
+                message = f"this key has a budget in dollars, and the gateway has no price of {shown} in [prices]"
                 return Failure("unauthorized", message, 403, "unknown_price")
         return None
 
