@@ -7,6 +7,7 @@ gateway, and the checks of Host and Origin keep web pages out: a page in a brows
 from __future__ import annotations
 
 import logging
+import os
 import re
 import socket
 from collections.abc import Mapping
@@ -75,9 +76,19 @@ def find_keys_file(setting: bool | str | None, environment: Mapping[str, str]) -
     if setting is False:
         return None
     if isinstance(setting, str):
+        if not setting or "\0" in setting or not _is_encodable(setting):
+            raise ConfigError(f"{setting!r} is not the name of a file", hint="name the file with the keys")
         return expand(setting, Path.cwd(), environment)
     folder = state_folder(environment)
     return require_folder(folder, "XDG_STATE_HOME") / KEYS_FILE if setting else folder and folder / KEYS_FILE
+
+
+def _is_encodable(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Access:

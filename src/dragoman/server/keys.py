@@ -11,7 +11,8 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +21,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from dragoman import paths
 from dragoman.errors import ConfigError, nearest
 from dragoman.state_files import LARGEST_FILE, change_file
 
@@ -63,12 +63,6 @@ class _Content(Struct):
     keys: list[ClientKey] = msgspec.field(default_factory=list)
 
 
-def default_keys_file(environment: Mapping[str, str]) -> Path | None:
-    """Return the path of the user's keys, whether the file exists or not; None if the home folder is unknown."""
-    folder = paths.state_folder(environment)
-    return folder and folder / KEYS_FILE
-
-
 def digest_of(key: str) -> str:
     """Return what is stored of a key."""
     return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
@@ -93,7 +87,7 @@ def add_key(
     if expires is not None and expires <= now:
         raise ConfigError("the key would have expired already", hint="choose a time in the future")
     key = make_key()
-    with change_file(path, _read_content, _write_content) as content:
+    with _changed(path) as content:
         if any(each.name == name for each in content.keys):
             raise ConfigError(f"there is a key {name!r} already", hint=f"choose another name, or revoke {name!r} first")
         content.keys.append(ClientKey(name, digest_of(key), now, expires, limits or KeyLimits()))
@@ -102,13 +96,23 @@ def add_key(
 
 def revoke_key(path: Path, name: str) -> None:
     """Remove a key. A running gateway refuses it from the next request on."""
-    with change_file(path, _read_content, _write_content) as content:
+    with _changed(path) as content:
         left = [each for each in content.keys if each.name != name]
         if len(left) == len(content.keys):
             guess = nearest(name, [each.name for each in content.keys])
             hint = f"did you mean {guess!r}?" if guess else "`dragoman serve keys list` shows the names"
             raise ConfigError(f"there is no key {name!r}", hint=hint)
         content.keys[:] = left
+
+
+@contextmanager
+def _changed(path: Path) -> Iterator[_Content]:
+    try:
+        with change_file(path, _read_content, _write_content) as content:
+            yield content
+    except OSError as error:
+        why = (error.strerror or "not possible").lower()
+        raise ConfigError(f"cannot change {path}: {why}", hint="check its permissions, or name another file") from None
 
 
 def read_keys(path: Path) -> list[ClientKey]:
