@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -99,6 +100,58 @@ def test_a_gateway_without_an_endpoint_says_what_to_give(capsys: pytest.CaptureF
     assert "--to" in capsys.readouterr().err
     assert run(["serve", "-m", "local", "--profile", "wild"]) == 2
     assert "compat" in capsys.readouterr().err
+
+
+def test_keys_are_made_listed_and_revoked_while_a_gateway_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "keys.json")
+    assert run(["serve", "keys", "list", "--keys", file]) == 0
+    assert "serve keys add" in capsys.readouterr().out
+    limits = ["--expires", "30d", "--requests-per-minute", "50", "--dollars-per-day", "2.5"]
+    assert run(["serve", "keys", "add", "laptop", "--keys", file, *limits]) == 0
+    key = capsys.readouterr().out.strip()
+    assert run(["serve", "keys", "add", "phone", "--keys", file, "--json"]) == 0
+    other = json.loads(capsys.readouterr().out)["key"]
+    for shown in ([], ["--json"]):
+        assert run(["serve", "keys", "list", "--keys", file, *shown]) == 0
+        out = capsys.readouterr().out
+        assert "laptop" in out and "2.5" in out and key not in out and "digest" not in out
+    for wrong in (["add", "laptop"], ["add", "x", "--expires", "soon"], ["add", "x", "--max-concurrent", "0"]):
+        assert run(["serve", "keys", *wrong, "--keys", file]) == 2
+    assert "hint" in capsys.readouterr().err
+    with Upstream(["Hello."], loop=True) as upstream:
+        path = write_file(tmp_path, upstream.url)
+        with serve("--config", str(path), "--keys", file) as (process, started):
+
+            def status(sent: str) -> int:
+                request = urllib.request.Request(f"{started['url']}/v1/models", headers={"x-api-key": sent})
+                try:
+                    with urllib.request.urlopen(request, timeout=30) as response:
+                        return int(response.status)
+                except urllib.error.HTTPError as error:
+                    with error:
+                        return error.code
+
+            assert (status(key), status(other), status("")) == (200, 200, 401)
+            assert run(["serve", "keys", "revoke", "laptop", "--keys", file]) == 0
+            assert (status(key), status(other)) == (401, 200)
+            # Settings that are read again do not end the need for a key.
+            path.write_text(f"[gateway]\nkeys = false\n{path.read_text(encoding='utf-8')}", encoding="utf-8")
+            process.send_signal(signal.SIGHUP)
+            assert process.stderr is not None
+            while "reloaded" not in (line := process.stderr.readline()):
+                assert line, "the log ended before the reload"
+            assert (status(key), status(other), status("")) == (401, 200, 401)
+    assert run(["serve", "keys", "revoke", "laptop", "--keys", file]) == 2
+
+
+def test_an_address_that_others_reach_needs_keys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert run(["serve", "-m", "ollama:m", "--host", "0.0.0.0"]) == 2
+    assert "dragoman serve keys add" in capsys.readouterr().err
 
 
 PROGRAM = """#!{python}

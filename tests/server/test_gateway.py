@@ -128,7 +128,7 @@ def test_a_silent_endpoint_gets_signs_of_life_on_every_wire() -> None:
         for path, (body, sign) in requests.items():
             with socket.create_connection((place.hostname or "", place.port or 0), timeout=20) as client:
                 data = json.dumps(body).encode()
-                head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(data)}\r\n\r\n"
+                head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(data)}\r\n\r\n"
                 client.sendall(head.encode() + data)
                 received = b""
                 while received.count(sign) < 2:

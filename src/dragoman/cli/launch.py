@@ -18,8 +18,10 @@ import typer
 from dragoman.cli.screen import SIGNAL_BASE, print_line
 from dragoman.cli.serve import make_settings
 from dragoman.errors import ConfigError, nearest
+from dragoman.server.access import Access
+from dragoman.server.keys import make_key
 from dragoman.server.process import GatewayServer, address_of, open_gateway, open_socket
-from dragoman.server.programs import PLACEHOLDER_KEY, PROGRAMS, Setup
+from dragoman.server.programs import PROGRAMS, Setup
 from dragoman.server.settings import GatewaySettings
 
 app = typer.Typer(name="launch", add_completion=False, rich_markup_mode=None)
@@ -72,12 +74,15 @@ def _write_log(path: Path | None) -> None:
 
 
 async def _run(settings: GatewaySettings, program: str, path: str, arguments: list[str]) -> int:
-    gateway, transport = await open_gateway(settings)
+    # Only this program knows the key, so no other one on the machine uses the endpoint through the gateway.
+    # Claude Code asks once whether it may use a key, and remembers the last 20 characters.
+    key = f"{make_key()}-for-dragoman-launch"
+    gateway, transport = await open_gateway(settings, access=Access.for_one(key, settings.gateway))
     try:
         listener = open_socket("127.0.0.1", 0)
         async with GatewayServer(gateway, listener).running():
             names = [entry.name for entry in gateway.router.models()]
-            setup = PROGRAMS[program](address_of(listener), names[0] if names else "", PLACEHOLDER_KEY)
+            setup = PROGRAMS[program](address_of(listener), names[0] if names else "", key)
             with tempfile.TemporaryDirectory(prefix="dragoman-launch-") as folder:
                 code = await _start(setup, path, arguments, Path(folder))
     finally:

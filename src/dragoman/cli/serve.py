@@ -11,13 +11,18 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from dragoman.cli.screen import Screen, count, print_line, print_warnings, write_json
+from dragoman.cli.serve_keys import group
 from dragoman.client.auth import choose_auth
 from dragoman.client.facts import shared_facts
 from dragoman.client.keys import find_key
 from dragoman.client.models import choose_model
+from dragoman.config import load
 from dragoman.errors import ConfigError, DragomanError
+from dragoman.paths import expand
+from dragoman.server.access import open_access
 from dragoman.server.gateway import Gateway
 from dragoman.server.process import (
     GatewayServer,
@@ -34,12 +39,12 @@ from dragoman.server.settings import (
     GatewaySettings,
     RouteProfile,
     RouteSettings,
-    ServerSettings,
     as_list,
     read_settings,
 )
 
 app = typer.Typer(name="serve", add_completion=False, rich_markup_mode=None)
+app.add_typer(group, short_help="Manage the keys of clients.")
 
 _HELP = """Serve a gateway: any client, any endpoint, working tool calls.
 
@@ -54,6 +59,7 @@ Examples:
   dragoman serve -m openrouter:qwen/qwen3-coder  a model of a known provider
   dragoman serve --config gateway.toml           routes, aliases, fallbacks (docs/guides/gateway.md)
   dragoman serve --config gateway.toml --check   check the file, and show where each model goes
+  dragoman serve keys add laptop                 make a key; from then on, every client needs one
 """
 
 
@@ -75,23 +81,19 @@ def make_settings(
             "the gateway needs an endpoint", hint="give --to URL, -m PROVIDER:MODEL or --config FILE; see --help"
         )
     own = settings.gateway
-    server = ServerSettings(
-        host or own.host,
-        own.port if port is None else port,
-        own.keep_alive,
-        own.most_of_a_request,
-        own.kept_reports,
-        own.cool_down,
-    )
-    return GatewaySettings(server, settings.endpoints, settings.routes, settings.aliases)
+    if config is not None and isinstance(own.keys, str):
+        own = replace(own, keys=str(expand(own.keys, config.resolve().parent, os.environ)))
+    server = replace(own, host=host or own.host, port=own.port if port is None else port)
+    return replace(settings, gateway=server)
 
 
 def _name_url(url: str, number: int) -> str:
     return "endpoint" if number == 0 else f"endpoint_{number + 1}"
 
 
-@app.command(help=_HELP)
+@app.callback(invoke_without_command=True, help=_HELP)
 def serve(
+    context: typer.Context,
     to: Annotated[
         list[str] | None, typer.Option("--to", metavar="URL", help="A server. Several of them share the load.")
     ] = None,
@@ -104,11 +106,18 @@ def serve(
     profile: Annotated[
         str, typer.Option("--profile", metavar="compat|default|strict|passthrough", help="Trust in calls in text.")
     ] = "compat",
+    keys: Annotated[
+        str | None, typer.Option("--keys", metavar="FILE", help="Clients need a key of this file.", show_default=False)
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the start message as one line of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only errors.")] = False,
 ) -> int:
+    if context.invoked_subcommand is not None:
+        return 0
     settings = make_settings(to or [], model, config, host, port, _read_profile(profile))
+    if keys is not None:
+        settings = replace(settings, gateway=replace(settings.gateway, keys=keys))
     logging.getLogger("dragoman.server").setLevel(logging.ERROR if quiet or check else logging.INFO)
     _install_log()
     if check:
@@ -142,7 +151,8 @@ def _install_log() -> None:
 
 async def _serve(settings: GatewaySettings, config: Path | None, *, json: bool) -> int:
     facts = shared_facts(os.environ)
-    gateway, transport = await open_gateway(settings, facts)
+    access = open_access(settings.gateway, os.environ, load(environment=os.environ).prices())
+    gateway, transport = await open_gateway(settings, facts, access)
     try:
         listener = open_socket(settings.gateway.host, settings.gateway.port)
         server = GatewayServer(gateway, listener)
@@ -183,9 +193,12 @@ def print_start(gateway: Gateway, url: str, *, json: bool = False) -> None:
         screen.line(f"  -> {said['model']} at {said['url'] or 'this process'} ({said['wire']}, {mode})")
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     screen.line(f"  models: {shown or 'any name'}")
+    if gateway.access.needs_keys:
+        screen.line("  clients need a key: dragoman serve keys list")
     screen.line()
-    width = max(len(name) for name, _ in list_clients(url, model, PLACEHOLDER_KEY))
-    for name, line in list_clients(url, model, PLACEHOLDER_KEY):
+    clients = list_clients(url, model, "YOUR_KEY" if gateway.access.needs_keys else PLACEHOLDER_KEY)
+    width = max(len(name) for name, _ in clients)
+    for name, line in clients:
         screen.line((name.ljust(width), "cyan"), "  ", line)
     screen.line()
     screen.line("reports: ", f"{url}/dragoman/exchanges", "   metrics: ", f"{url}/metrics", "   Ctrl-C stops")
@@ -213,6 +226,10 @@ async def _check(settings: GatewaySettings, *, json: bool) -> int:
     await transport.close()
     router = gateway.router
     problems = [f"{target.name}: no server answers at {target.settings.url}" for target in router.missing()]
+    try:
+        open_access(settings.gateway, os.environ)
+    except DragomanError as error:
+        problems.append(f"{error}; {error.next_step}")
     for name, target in router.targets.items():
         try:
             key = find_key(target.endpoint, find_row_key(target.settings), None, os.environ)

@@ -91,6 +91,13 @@ class RateLimiter:
         """
         return Slot(self, tokens)
 
+    def slot_now(self, tokens: int = 0) -> Slot | float:
+        """Return a slot that is acquired already, or the seconds to wait: infinity if another request has to end."""
+        with self._lock:
+            now = self._clock()
+            wait = inf if self._waiting else self._wait_for_room(tokens, now)
+            return wait if wait > 0 else Slot(self, tokens, self._enter(tokens, now))
+
     def hold(self, seconds: float) -> None:
         """Admit no request for this time, because the endpoint requested a pause."""
         with self._lock:
@@ -130,13 +137,17 @@ class RateLimiter:
             if wait > 0:
                 return wait
             self._waiting.popleft()
-            entry = _Entry(now, waiter.tokens)
-            if self._requests is not None or self._tokens is not None:
-                self._admitted.append(entry)
-                self._spent += entry.tokens
-            self._running += 1
+            entry = self._enter(waiter.tokens, now)
             self._wake_next()
             return entry
+
+    def _enter(self, tokens: int, now: float) -> _Entry:
+        entry = _Entry(now, tokens)
+        if self._requests is not None or self._tokens is not None:
+            self._admitted.append(entry)
+            self._spent += entry.tokens
+        self._running += 1
+        return entry
 
     def _wake_next(self) -> None:
         while self._waiting:
@@ -194,10 +205,10 @@ class RateLimiter:
 class Slot:
     """The permission to send one request. It ends with its block, or with `release`."""
 
-    def __init__(self, limiter: RateLimiter, tokens: int) -> None:
+    def __init__(self, limiter: RateLimiter, tokens: int, entry: _Entry | None = None) -> None:
         self._limiter = limiter
         self._tokens = tokens
-        self._entry: _Entry | None = None
+        self._entry = entry
 
     async def acquire(self) -> Self:
         """Wait for the permission."""

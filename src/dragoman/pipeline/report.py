@@ -65,6 +65,8 @@ class Report(Struct, omit_defaults=True):
     usage: Usage = Usage()
     failure: str = ""
     seconds: float = 0.0
+    client: str = ""
+    """The name of the client's key."""
 
     def add_extraction(self, found: Extraction) -> None:
         """Note what was read in a reply. `add_call` notes the calls that are passed on."""
@@ -103,7 +105,7 @@ class Report(Struct, omit_defaults=True):
 
     def summarise(self) -> str:
         """Return one line for a log."""
-        said = [f"{self.requested_model or '-'} -> {self.model or '-'}"]
+        said = [f"{self.client and self.client + ': '}{self.requested_model or '-'} -> {self.model or '-'}"]
         if self.calls:
             said.append("calls: " + ", ".join(_describe(call) for call in self.calls))
         for title, held in (("refused", self.refused), ("invalid", self.invalid), ("suspects", self.suspects)):

@@ -51,6 +51,7 @@ _MODELS: Final[tuple[Row, ...]] = (
     ("openai_key", "sk-proj- sk-svcacct- sk-admin- sk-None- sk-service-", "<word 20+>", "random"),
     ("anthropic_key", "sk-ant-", "<word 20+>", "random"),
     ("openrouter_key", "sk-or-v1- sk-or-", "<word 20+>", "random"),
+    ("dragoman_key", "sk-dragoman-", "<word 40+>", "random"),
     ("langfuse_key", "sk-lf- pk-lf-", "<uuid 36>", "some"),
     ("helicone_key", "sk-helicone- pk-helicone-", "<word 20+>", "random"),
     ("api_key", "sk-", "<alnum 20+>", "random"),

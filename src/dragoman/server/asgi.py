@@ -12,6 +12,10 @@ from typing import Any
 
 import msgspec
 
+from dragoman.client.http.parser import decoder_for
+from dragoman.client.transport import TransportFault
+from dragoman.server.quotas import EVERYTHING, Permit
+
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -24,6 +28,14 @@ class BodyTooLarge(Exception):
     """The body of a request is larger than the limit."""
 
 
+class UnreadableBody(Exception):
+    """The body is compressed in a way that is not accepted, or damaged."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class ClientDisconnected(Exception):
     """The client closed the connection before its request was complete."""
 
@@ -31,7 +43,19 @@ class ClientDisconnected(Exception):
 class HttpCall:
     """One request of a client, and the means to answer it."""
 
-    __slots__ = ("_receive", "_send", "has_begun", "headers", "method", "path", "query", "scope")
+    __slots__ = (
+        "_receive",
+        "_send",
+        "has_begun",
+        "headers",
+        "method",
+        "path",
+        "permit",
+        "query",
+        "scope",
+        "sent",
+        "status",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -43,9 +67,17 @@ class HttpCall:
         }
         self._receive, self._send = receive, send
         self.has_begun = False
+        self.status = 0
+        self.sent = 0
+        self.permit: Permit = EVERYTHING
 
     async def read_body(self, most: int = MOST_OF_A_BODY) -> bytes:
-        """Return the body. Raises BodyTooLarge and ClientDisconnected."""
+        """Return the body, decompressed. Raises BodyTooLarge, UnreadableBody and ClientDisconnected."""
+        if self.headers.get("content-encoding"):
+            return _decompress(await self._read_raw(most), self.headers, most)
+        return await self._read_raw(most)
+
+    async def _read_raw(self, most: int) -> bytes:
         announced = self.headers.get("content-length", "")
         if announced.isdigit() and int(announced) > most:
             raise BodyTooLarge
@@ -66,11 +98,13 @@ class HttpCall:
     async def begin(self, status: int, headers: Mapping[str, str]) -> None:
         """Send the head of the response."""
         self.has_begun = True
+        self.status = status
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": pairs})
 
     async def send(self, data: bytes, *, more: bool = True) -> None:
         """Send a piece of the body. The last piece has `more=False`."""
+        self.sent += len(data)
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     async def answer(
@@ -89,6 +123,28 @@ class HttpCall:
         """Wait until the client closes the connection."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+def _decompress(data: bytes, headers: dict[str, str], most: int) -> bytes:
+    """Return a decompressed body. It is produced in small steps, so that a small body cannot become a huge one."""
+    try:
+        decoder = decoder_for(headers)
+    except TransportFault:
+        raise UnreadableBody("bodies may be compressed with gzip or deflate, and nothing else", 415) from None
+    if decoder is None:
+        return data
+    parts: list[bytes] = []
+    size = 0
+    try:
+        for piece in decoder.decode(data):
+            size += len(piece)
+            if size > most:
+                raise BodyTooLarge
+            parts.append(piece)
+        decoder.close()
+    except TransportFault as fault:
+        raise UnreadableBody(fault.message, 400) from None
+    return b"".join(parts)
 
 
 class KeepAlive:

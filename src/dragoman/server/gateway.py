@@ -16,12 +16,24 @@ from dragoman.characters import escape_message
 from dragoman.errors import DragomanError, UnknownModel
 from dragoman.pipeline import Exchange, Report
 from dragoman.server import models
+from dragoman.server.access import METHODS, Access
 from dragoman.server.answers import StreamAnswer, WholeAnswer, answer_failure
-from dragoman.server.asgi import BodyTooLarge, ClientDisconnected, HttpCall, Receive, Scope, Send, run_until_disconnect
+from dragoman.server.asgi import (
+    BodyTooLarge,
+    ClientDisconnected,
+    HttpCall,
+    Receive,
+    Scope,
+    Send,
+    UnreadableBody,
+    run_until_disconnect,
+)
 from dragoman.server.passthrough import find_login, pass_through, relay
+from dragoman.server.quotas import Sent
 from dragoman.server.records import Records
 from dragoman.server.requests import find_state, settle_fields, tidy_path
 from dragoman.server.router import BETAS, Router
+from dragoman.server.spans import Spans, start_span
 from dragoman.types import Failure, JsonObject, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import BROKEN, parse
@@ -54,9 +66,14 @@ class _Asked(Struct, frozen=True):
 class Gateway:
     """An ASGI application. `router` may be replaced while it runs; requests that have begun keep the old one."""
 
-    def __init__(self, router: Router, *, secret: bytes | None = None) -> None:
-        """`secret` makes the boundaries of results unpredictable; several processes of one gateway share it."""
+    def __init__(self, router: Router, *, secret: bytes | None = None, access: Access | None = None) -> None:
+        """`secret` makes the boundaries of results unpredictable; several processes of one gateway share it.
+
+        `access` decides who may use the gateway; without it, no client needs a key.
+        """
         self.router = router
+        self.access = access or Access(router.settings.gateway)
+        self.spans = Spans() if router.settings.gateway.telemetry else None
         self.records = Records(router.settings.gateway.kept_reports)
         self._secret = secret or secrets.token_bytes(32)
         self._routes: dict[tuple[str, str], Handler] = {
@@ -77,13 +94,20 @@ class Gateway:
             await self._handle(HttpCall(scope, receive, send))
 
     async def _handle(self, call: HttpCall) -> None:
+        permit = self.access.admit(call)
+        if isinstance(permit, Failure):
+            await self._refuse(call, permit)
+            return
+        call.permit = permit
         try:
             await self._dispatch(call)
         except BodyTooLarge:
             limit = self.router.settings.gateway.most_of_a_request
             # The kind `too_large` means the answer of an endpoint.
             failure = Failure("bad_request", f"the request is larger than {limit} bytes", 413)
-            await answer_failure(call, _codec_of(call.path), failure)
+            await answer_failure(call, _codec_of(call.path), failure, _CLOSE)
+        except UnreadableBody as error:
+            await answer_failure(call, _codec_of(call.path), Failure("bad_request", str(error), error.status))
         except ClientDisconnected:
             return
         except DragomanError as error:
@@ -100,6 +124,14 @@ class Gateway:
                 raise
             failure = Failure("server_error", "an error of the gateway itself; its log has the details", 500)
             await answer_failure(call, _codec_of(call.path), failure)
+        finally:
+            permit.close()
+
+    async def _refuse(self, call: HttpCall, failure: Failure) -> None:
+        """Answer a request that is not admitted. The server skips its body."""
+        log.info("refused %s %s: %s", call.method, escape_message(call.path[:200]), escape_message(failure.message))
+        headers = {"allow": ", ".join(METHODS)} if failure.status == 405 else None
+        await answer_failure(call, _codec_of(call.path), failure, headers)
 
     async def _dispatch(self, call: HttpCall) -> None:
         wire = _PATHS.get(call.path)
@@ -160,7 +192,12 @@ class Gateway:
             if not chosen.targets:
                 await call.answer_json(400 if missing["error"]["code"] else 404, missing)
                 return
+        if (failure := call.permit.refuse_endpoints(chosen.candidates)) is not None:
+            await answer_failure(call, codec, failure)
+            return
         report = Report(f"ex_{secrets.token_hex(8)}", asked.wire, request.model, slot=chosen.slot)
+        report.client = call.permit.name
+        end_span = start_span(self.spans, call.headers, report)
         self.records.open(report)
         try:
             if chosen.route.settings.profile == "passthrough":
@@ -177,6 +214,8 @@ class Gateway:
             raise
         finally:
             self.records.close(report)
+            end_span()
+            call.permit.charge(Sent(len(data), call.sent, call.status), report, chosen.candidates)
             if log.isEnabledFor(logging.INFO):
                 log.info("%s %s", report.id, escape_message(report.summarise()))
 
@@ -217,6 +256,9 @@ class Gateway:
 
     async def _pass_through(self, call: HttpCall) -> None:
         wire = _wire_of(call.path)
+        if (failure := call.permit.refuse_unmeasured(call.path)) is not None:
+            await answer_failure(call, wires.get(wire), failure)
+            return
         body = await call.read_body(self.router.settings.gateway.most_of_a_request)
         if not await pass_through(call, body, wire, self.router):
             message = f"{call.method} {call.path} is not translated, and no endpoint of this gateway speaks {wire}"
@@ -233,7 +275,10 @@ class Gateway:
     async def _say_ready(self, call: HttpCall) -> None:
         resting = self.router.resting()
         is_ready = len(resting) < len(self.router.targets)
-        body = {"status": "ready" if is_ready else "no endpoint is healthy", "resting": resting}
+        body: JsonObject = {"status": "ready" if is_ready else "no endpoint is healthy"}
+        if not self.access.needs_keys:
+            # Without a key, this path answers everybody.
+            body["resting"] = resting
         await call.answer_json(200 if is_ready else 503, body)
 
     async def _show_metrics(self, call: HttpCall) -> None:
@@ -273,22 +318,25 @@ class Gateway:
         await self._count(call, _Asked("anthropic"), "input_tokens")
 
     async def _list_exchanges(self, call: HttpCall) -> None:
-        await call.answer_json(200, {"exchanges": self.records.list()[:100]})
+        await call.answer_json(200, {"exchanges": self.records.list(call.permit.name)[:100]})
 
     async def _show_exchange(self, call: HttpCall) -> None:
         report = self.records.find(call.path.rpartition("/")[2])
-        if report is None:
+        if report is None or report.client != call.permit.name:
             await call.answer_json(404, {"error": {"message": "there is no such exchange, or it is no longer kept"}})
         else:
             await call.answer_json(200, report)
 
 
+_CLOSE = {"connection": "close"}
 _ESTIMATED = {"x-dragoman-estimated": "true"}
 """Marks a number of tokens that is not counted, but estimated from the size of the request."""
 
 
 def _wire_of(path: str) -> str:
     """Return the wire of the clients that use a path."""
+    if _gemini(path):
+        return "gemini"
     return _PATHS.get(path) or next((wire for start, wire in _FAMILIES if path.startswith(start)), "openai_chat")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from dragoman.client.client import Client
 from dragoman.client.transport import HttpRequest, HttpResponse, TransportFault
@@ -105,7 +105,10 @@ async def _observe(call: HttpCall, response: HttpResponse, codec: Codec, report:
 async def _send(call: HttpCall, body: bytes, client: Client) -> HttpResponse | None:
     """Send a request of a client to an endpoint; None if it could not be sent, and the client was told."""
     headers = {name: call.headers[name] for name in _SENT if name in call.headers}
-    url = _join(client.endpoint.base_url, call.path) + (f"?{call.query}" if call.query else "")
+    # The path was decoded; a line break or a question mark in it must not become one of the request line.
+    url = _join(client.endpoint.base_url, quote(call.path, safe="/:@!$&'()*+,;=~")) + (
+        f"?{call.query}" if call.query else ""
+    )
     try:
         return await client.send_raw(HttpRequest(call.method, url, headers, body))
     except TransportFault as fault:

@@ -15,6 +15,7 @@ from typing import Any
 from dragoman.client.http import HttpTransport
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.providers import Facts
+from dragoman.server.access import Access
 from dragoman.server.gateway import Gateway
 from dragoman.server.router import Router, find_servers
 from dragoman.server.settings import GatewaySettings, read_settings
@@ -52,12 +53,15 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def open_gateway(settings: GatewaySettings, facts: Facts | None = None) -> tuple[Gateway, HttpTransport]:
+async def open_gateway(
+    settings: GatewaySettings, facts: Facts | None = None, access: Access | None = None
+) -> tuple[Gateway, HttpTransport]:
     """Detect the servers, and return the application. The caller closes the transport."""
     transport = HttpTransport()
     try:
         servers = await find_servers(settings, transport)
-        return Gateway(Router(settings, servers=servers, transport=transport, facts=facts)), transport
+        router = Router(settings, servers=servers, transport=transport, facts=facts)
+        return Gateway(router, access=access), transport
     except BaseException:
         await transport.close()
         raise
@@ -69,13 +73,15 @@ class GatewayServer:
     def __init__(self, gateway: Gateway, listener: socket.socket) -> None:
         try:
             import uvicorn
+
+            from dragoman.server.protocol import StrictProtocol
         except ImportError:
             hint = "pip install 'dragoman[server]'"
             raise ConfigError("the gateway needs the server extra", hint=hint) from None
         config: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off", "server_header": False}
-        self._server = uvicorn.Server(
-            uvicorn.Config(gateway, **config, timeout_graceful_shutdown=_SECONDS_TO_DRAIN, ws="none")
-        )
+        config |= {"http": StrictProtocol, "ws": "none", "proxy_headers": False}
+        self._gateway = gateway
+        self._server = uvicorn.Server(uvicorn.Config(gateway, **config, timeout_graceful_shutdown=_SECONDS_TO_DRAIN))
         self._listener = listener
         # The gateway logs its errors itself, and a request that the end of the process cuts off is none.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
@@ -84,7 +90,10 @@ class GatewayServer:
         """Serve until `stop`. Requests that have begun are finished first."""
         # The server's own signal handlers would replace those of the command.
         self._server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
-        await self._server.serve(sockets=[self._listener])
+        try:
+            await self._server.serve(sockets=[self._listener])
+        finally:
+            self._gateway.access.quotas.close()
 
     def stop(self, *, at_once: bool = False) -> None:
         """End the server: no new connections; requests that have begun are finished, unless `at_once`."""
@@ -126,6 +135,7 @@ async def reload_settings(gateway: Gateway, path: Path, transport: HttpTransport
         settings = read_settings(path)
         servers = await find_servers(settings, transport)
         gateway.router = Router(settings, servers=servers, transport=transport, facts=facts)
+        gateway.access.use(settings.gateway)
     except DragomanError as error:
         log.error("the settings were not reloaded: %s", error)
         return str(error)

@@ -104,6 +104,11 @@ def quote(word: str) -> str:
     return shlex.quote(word)
 
 
+def _ollama_header(key: str) -> str:
+    """The client of Ollama has no key of its own."""
+    return "" if key == PLACEHOLDER_KEY else f', headers={{"Authorization": "Bearer {key}"}}'
+
+
 def list_clients(url: str, model: str, key: str) -> list[tuple[str, str]]:
     """Return the lines of the start message: a program or a client, and how it is told the address."""
     rows = [(name, write_command(write(url, model, key))) for name, write in PROGRAMS.items() if name != "opencode"]
@@ -115,6 +120,6 @@ def list_clients(url: str, model: str, key: str) -> list[tuple[str, str]]:
         ("openai", f'OpenAI(base_url="{url}/v1", api_key="{key}")'),
         ("anthropic", f'Anthropic(base_url="{url}", api_key="{key}")'),
         ("google-genai", f'Client(api_key="{key}", http_options={{"base_url": "{url}"}})'),
-        ("ollama", f'Client(host="{url}")'),
+        ("ollama", f'Client(host="{url}"{_ollama_header(key)})'),
     ]
     return rows

@@ -60,9 +60,9 @@ class Records:
         """Return a report that is still kept."""
         return self._reports.get(id)
 
-    def list(self) -> list[Report]:
-        """Return the kept reports, the newest first."""
-        return list(reversed(self._reports.values()))
+    def list(self, client: str | None = None) -> list[Report]:
+        """Return the kept reports, the newest first; with `client`, only those of the client with this name."""
+        return [each for each in reversed(self._reports.values()) if client is None or each.client == client]
 
     def write_metrics(self) -> str:
         """Return the counters in the text format of Prometheus."""

@@ -26,6 +26,7 @@ from dragoman.pipeline import Backend
 from dragoman.pipeline.signatures import restore_reasoning
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.server.models import ModelEntry
+from dragoman.server.quotas import Candidate
 from dragoman.server.settings import EndpointSettings, GatewaySettings, RouteSettings, as_list, named_endpoints
 from dragoman.types import FAILURE_CAUSES, Failure, Image, Request, ToolResult
 
@@ -159,6 +160,10 @@ class Chosen(Struct, frozen=True):
     def only(self, wire: str) -> Chosen:
         """Return the same choice without the endpoints that do not speak a wire."""
         return replace(self, targets=[target for target in self.targets if target.endpoint.wire == wire])
+
+    def candidates(self) -> list[Candidate]:
+        """Return the endpoints, each with the name of its model."""
+        return [(target.endpoint, target.name_model(self.model)) for target in self.targets]
 
     def backends(self, login: str | None = None, betas: str = "") -> list[Backend]:
         """Return how each endpoint is asked. `login` is the key of the client, `betas` its header of this name."""

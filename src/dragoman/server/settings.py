@@ -33,6 +33,12 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """How many reports are kept in memory."""
     cool_down: float = 30.0
     """Seconds for which an endpoint is avoided after a failure."""
+    keys: bool | str | None = None
+    """Whether clients need a key; a text names the file with the keys. Without the setting: if there are keys."""
+    hosts: list[str] = []
+    """Further names of this gateway, in the Host header of clients."""
+    telemetry: bool = False
+    """Make an OpenTelemetry span for each exchange."""
 
 
 class EndpointSettings(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,0 +1,238 @@
+"""Who may use a gateway: the names that it is called by, pages of other origins, keys and limits.
+
+Every request is checked here before any part of its body is read. Without keys, only programs on this machine reach the
+gateway, and the checks of Host and Origin keep web pages out: a page in a browser of this machine is a stranger.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
+
+from dragoman.errors import ConfigError
+from dragoman.paths import expand, require_folder, state_folder
+from dragoman.providers.prices import Prices
+from dragoman.secrets import scrub
+from dragoman.server.asgi import HttpCall
+from dragoman.server.keys import KEYS_FILE, ClientKey, KeyRing, digest_of
+from dragoman.server.quotas import EVERYTHING, USAGE_FILE, Permit, Quotas, estimate_tokens
+from dragoman.server.settings import ServerSettings
+from dragoman.types import Failure
+
+OWN_KEY_HEADER = "x-dragoman-key"
+"""For clients whose other headers have a login of the endpoint."""
+_KEY_HEADERS = (OWN_KEY_HEADER, "authorization", "x-api-key", "x-goog-api-key")
+_SINGLE = frozenset({"host", "origin", "content-length", "content-encoding", "transfer-encoding", *_KEY_HEADERS})
+"""Two of these headers in one request can be read in two ways."""
+_WITHOUT_KEY = frozenset({("GET", "/healthz"), ("GET", "/readyz")})
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_OWN_SITE = frozenset({"same-origin", "none"})
+_WILDCARDS = frozenset({"0.0.0.0", "::", ""})
+_MOST_NAMES = 256
+_read_host = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+))(?::[0-9]{1,5})?", re.IGNORECASE).fullmatch
+_is_bad_path = re.compile(r"[\x00-\x1f\x7f\\?#]|/\.{1,2}(?:/|\Z)|\A(?!/)").search
+_is_bad_query = re.compile(r"[^\x21-\x7e]").search
+_looks_secret = re.compile(r"[\w+/=-]{20}").search
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address, or the name of one, is reached from this machine only."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def open_access(settings: ServerSettings, environment: Mapping[str, str], prices: Prices | None = None) -> Access:
+    """Read the keys. Raises a ConfigError if strangers could use the gateway, or if it needs keys and has none."""
+    path = find_keys_file(settings.keys, environment)
+    if path is None:
+        ring = KeyRing()
+        quotas = Quotas(prices=prices)
+    else:
+        ring = KeyRing(path)
+        quotas = Quotas(path.with_name(USAGE_FILE), prices)
+    option = f" --keys {settings.keys}" if isinstance(settings.keys, str) else ""
+    command = f"`dragoman serve keys add NAME{option}` makes one"
+    if not ring.keys and not is_loopback(settings.host):
+        hint = "remove keys = false" if settings.keys is False else command
+        raise ConfigError(f"at {settings.host} others can use the gateway, and clients need no key", hint=hint)
+    if not ring.keys and settings.keys:
+        raise ConfigError("clients need a key, and there are none", hint=command)
+    return Access(settings, ring, quotas)
+
+
+def find_keys_file(setting: bool | str | None, environment: Mapping[str, str]) -> Path | None:
+    """Return the file with the keys; None if the setting switches them off."""
+    if setting is False:
+        return None
+    if isinstance(setting, str):
+        if not setting or "\0" in setting or not _is_encodable(setting):
+            raise ConfigError(f"{setting!r} is not the name of a file", hint="name the file with the keys")
+        return expand(setting, Path.cwd(), environment)
+    folder = state_folder(environment)
+    return require_folder(folder, "XDG_STATE_HOME") / KEYS_FILE if setting else folder and folder / KEYS_FILE
+
+
+def _is_encodable(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class Access:
+    """Admits requests."""
+
+    def __init__(self, settings: ServerSettings, ring: KeyRing | None = None, quotas: Quotas | None = None) -> None:
+        self._ring = ring or KeyRing()
+        self.quotas = quotas or Quotas()
+        # The address stays until the end, also if settings that are read again have another one.
+        self._host = settings.host.lower()
+        self.needs_keys = bool(self._ring.keys) or not is_loopback(self._host)
+        self.use(settings)
+
+    @classmethod
+    def for_one(cls, key: str, settings: ServerSettings) -> Access:
+        """Return the access for one client, whose key is in no file. All others are refused."""
+        return cls(settings, KeyRing(keys=[ClientKey("launch", digest_of(key), datetime.now(UTC))]))
+
+    def use(self, settings: ServerSettings) -> None:
+        """Use the names in settings that were read again. Whether keys are needed is decided at the start."""
+        self._names = {"localhost", self._host, *(name.lower() for name in settings.hosts)}
+        if self._host in _WILDCARDS:
+            self._names.add(socket.gethostname().lower())
+        self._accepted: set[str] = set()
+
+    def admit(self, call: HttpCall) -> Permit | Failure:
+        """Return the permission for a request, or why it is refused."""
+        failure = self._check_form(call) or self._check_host(call) or _check_origin(call)
+        if failure is not None:
+            return failure
+        if self._ring.refresh() and self._ring.keys:
+            self.needs_keys = True
+        login = _take_query_key(call)
+        if login and self._ring.find(login) is None:
+            # It is for an endpoint that receives the client's login, which is read in the headers.
+            call.headers.setdefault("x-goog-api-key", login)
+        if not self.needs_keys or (call.method, call.path) in _WITHOUT_KEY:
+            return EVERYTHING
+        key = self._find_key(call, login)
+        if isinstance(key, Failure):
+            return key
+        return self.quotas.admit(key, estimate_tokens(call.headers))
+
+    # ---- the request ------------------------------------------------------------------------------------------------
+
+    def _check_form(self, call: HttpCall) -> Failure | None:
+        if call.method not in METHODS:
+            return Failure("bad_request", f"the method {call.method} is not used here", 405, "method_not_allowed")
+        if _is_bad_path(call.path) or (call.query and _is_bad_query(call.query)):
+            return Failure("bad_request", "the path has characters or steps that no route has", 400)
+        given = call.scope["headers"]
+        if len(given) != len(call.headers):
+            names = [name.decode("latin-1") for name, _ in given]
+            for name in _SINGLE:
+                if names.count(name) > 1:
+                    return Failure("bad_request", f"the header {name} is there more than once", 400)
+        return None
+
+    def _check_host(self, call: HttpCall) -> Failure | None:
+        host = call.headers.get("host", "")
+        if host in self._accepted:
+            return None
+        found = _read_host(host)
+        if found is None:
+            return Failure("bad_request", "the header Host is missing, or is not a name", 400)
+        name = (found["v6"] or found["name"]).lower().removesuffix(".")
+        if not self._knows(name):
+            said = f"{name[:100]!r} is not a name of this gateway; if it is, add it to `hosts` in [gateway]"
+            return Failure("unauthorized", said, 403, "unknown_host")
+        if len(self._accepted) >= _MOST_NAMES:
+            self._accepted.clear()
+        self._accepted.add(host)
+        return None
+
+    def _knows(self, name: str) -> bool:
+        if name in self._names or is_loopback(name):
+            return True
+        if self._host not in _WILDCARDS:
+            return False
+        try:
+            # Who names an address needs no name server, so nobody can have changed its answer.
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    # ---- the key ----------------------------------------------------------------------------------------------------
+
+    def _find_key(self, call: HttpCall, login: str) -> ClientKey | Failure:
+        """Return the key of a request. Keys of this gateway are removed from all headers, so that none goes further."""
+        sent = bool(login)
+        key = self._ring.find(login) if login else None
+        for name in _KEY_HEADERS:
+            value = call.headers.get(name)
+            if not value:
+                continue
+            sent = True
+            found = self._ring.find(value[7:].strip() if value[:7].lower() == "bearer " else value)
+            if found is not None:
+                # The name stays: it shows which vendor's client this is.
+                call.headers[name] = ""
+                key = key or found
+        if key is None:
+            return _unauthorized("this key is not known here" if sent else "this gateway needs a key")
+        if key.has_expired(datetime.now(UTC)):
+            return _unauthorized("this key has expired")
+        return key
+
+
+def _unauthorized(message: str) -> Failure:
+    return Failure("unauthorized", message, 401, "invalid_api_key")
+
+
+def _check_origin(call: HttpCall) -> Failure | None:
+    """Refuse pages of other origins. Their requests for images and scripts have no Origin, but Sec-Fetch-Site."""
+    origin = call.headers.get("origin")
+    site = call.headers.get("sec-fetch-site")
+    if origin is None and site is None:
+        return None
+    host = call.headers.get("host", "").lower()
+    if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
+        return Failure("unauthorized", "web pages of another origin must not use this gateway", 403, "foreign_origin")
+    if site is not None and site.lower() not in _OWN_SITE:
+        return Failure("unauthorized", "web pages of another site must not use this gateway", 403, "foreign_origin")
+    return None
+
+
+def _take_query_key(call: HttpCall) -> str:
+    """Return the key in the query, where clients of Gemini may write it, and remove it: a query is passed on."""
+    if not call.query:
+        return ""
+    fields = parse_qsl(call.query, keep_blank_values=True)
+    keys = [value for name, value in fields if name == "key"]
+    if keys:
+        call.query = urlencode([(name, value) for name, value in fields if name != "key"])
+    return keys[0] if len(keys) == 1 else ""
+
+
+def hide_secrets(record: logging.LogRecord) -> bool:
+    """Hide keys in a record of the log. Most lines have no word that is long enough to be one."""
+    text = record.getMessage()
+    if _looks_secret(text):
+        record.msg, record.args = scrub(text), None
+    return True
+
+
+logging.getLogger("dragoman.server").addFilter(hide_secrets)

@@ -1,0 +1,279 @@
+"""What each client has used, and whether it may send another request: rates, concurrency, and budgets of a day."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from math import inf
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.client.rate_limit import RateLimiter, Slot
+from dragoman.pipeline import Report
+from dragoman.providers import Endpoint
+from dragoman.providers.prices import Prices
+from dragoman.server.keys import ClientKey, KeyLimits
+from dragoman.state_files import LARGEST_FILE, replace_file
+from dragoman.types import Failure, Usage
+
+log = logging.getLogger("dragoman.server")
+
+USAGE_FILE = "gateway-usage.json"
+_CHARACTERS_PER_TOKEN = 4
+_BYTES_OF_A_STREAMED_TOKEN = 64
+"""A streamed token is in a frame of 30 to 300 bytes; the estimate errs on the side of more tokens."""
+_SECONDS_BETWEEN_WRITES = 5.0
+_A_SECOND = 1.0
+_FIRST_ERROR = 400
+Clock = Callable[[], datetime]
+Candidate = tuple[Endpoint, str]
+"""An endpoint that may answer a request, and the name of its model."""
+Candidates = Callable[[], Sequence[Candidate]]
+"""Finds the candidates of a request; only a budget of dollars needs them."""
+
+
+class Spent(Struct):
+    """What one client has used on one day."""
+
+    day: str = ""
+    tokens: int = 0
+    dollars: float = 0.0
+
+
+class Quota:
+    """The limits of one client, and what it has used of them."""
+
+    def __init__(self, limits: KeyLimits, spent: Spent, clock: Clock) -> None:
+        self.limits = limits
+        self.spent = spent
+        self._clock = clock
+        self._reserved = 0
+        requests, tokens, concurrent = limits.requests_per_minute, limits.tokens_per_minute, limits.max_concurrent
+        self._limiter = RateLimiter(requests=requests, tokens=tokens, concurrent=concurrent)
+
+    @property
+    def has_budget(self) -> bool:
+        return self.limits.tokens_per_day is not None or self.limits.dollars_per_day is not None
+
+    def admit(self, tokens: int) -> Slot | Failure:
+        """Admit a request of about this many tokens at once, or say why not, and for how long."""
+        if (failure := self._check_budget(tokens)) is not None:
+            return failure
+        slot = self._limiter.slot_now(tokens)
+        if isinstance(slot, Slot):
+            self._reserved += tokens
+            return slot
+        if slot == inf:
+            most = self.limits.max_concurrent
+            return _refuse(f"this key may have {most} requests at the same time, and no more", _A_SECOND)
+        return _refuse("this key has reached its limit for one minute", slot)
+
+    def _check_budget(self, tokens: int) -> Failure | None:
+        if not self.has_budget:
+            return None
+        now = self._clock()
+        self.open_day(now)
+        most, price = self.limits.tokens_per_day, self.limits.dollars_per_day
+        # A first request above the whole limit is refused as well: the budget is an amount, not a rate.
+        if most is not None and self.spent.tokens + self._reserved + tokens > most:
+            said = f"this key may use {most} tokens a day, has used {self.spent.tokens}, and this request needs more"
+            return _refuse(said, _until_day(now))
+        if price is not None and self.spent.dollars >= price:
+            said = f"this key may use {price:g} dollars a day, and has used {self.spent.dollars:.4f}"
+            return _refuse(said, _until_day(now))
+        return None
+
+    def open_day(self, now: datetime) -> None:
+        """Begin a new account if the day is over."""
+        day = now.strftime("%Y-%m-%d")
+        if self.spent.day != day:
+            self.spent.day, self.spent.tokens, self.spent.dollars = day, 0, 0.0
+
+    def charge(self, tokens: int, dollars: float) -> None:
+        """Count what a request has used."""
+        self.open_day(self._clock())
+        self.spent.tokens += tokens
+        self.spent.dollars += dollars
+
+    def release(self, tokens: int) -> None:
+        """End a request that was admitted with this estimate."""
+        self._reserved -= tokens
+
+
+def _refuse(message: str, wait: float) -> Failure:
+    return Failure("rate_limited", message, 429, "rate_limit_exceeded", max(_A_SECOND, wait))
+
+
+def _until_day(now: datetime) -> float:
+    tomorrow = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    return (tomorrow - now).total_seconds()
+
+
+class Sent(Struct, frozen=True):
+    """The sizes of a request and its answer in bytes, and the status of the answer; 0 if there was none."""
+
+    request: int
+    answer: int
+    status: int
+
+
+class Permit:
+    """The permission for one request. Without keys, all requests share one that allows everything."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        """The name of the client's key."""
+
+    def refuse_endpoints(self, candidates: Candidates) -> Failure | None:
+        """Return why the client must not use these endpoints."""
+        return None
+
+    def refuse_unmeasured(self, path: str) -> Failure | None:
+        """Return why the client must not use a path whose usage nobody counts."""
+        return None
+
+    def charge(self, sent: Sent, report: Report, candidates: Candidates) -> None:
+        """Count what an exchange has used."""
+
+    def close(self) -> None:
+        """End the request."""
+
+
+EVERYTHING = Permit()
+
+
+class LimitedPermit(Permit):
+    """The permission of a client with limits."""
+
+    def __init__(self, name: str, quota: Quota, slot: Slot, estimate: int, quotas: Quotas) -> None:
+        super().__init__(name)
+        self._quota, self._slot, self._estimate, self._quotas = quota, slot, estimate, quotas
+
+    def refuse_endpoints(self, candidates: Candidates) -> Failure | None:
+        if self._quota.limits.dollars_per_day is None:
+            return None
+        # An unknown price would make the budget endless without a word.
+        for endpoint, model in candidates():
+            if self._quotas.prices.cost(endpoint, model, Usage()) is None:
+                shown = f"{endpoint.provider.name}:{model}"
+                message = f"this key has a budget in dollars, and the gateway has no price of {shown} in [prices]"
+                return Failure("unauthorized", message, 403, "unknown_price")
+        return None
+
+    def refuse_unmeasured(self, path: str) -> Failure | None:
+        if not self._quota.has_budget:
+            return None
+        return Failure("unauthorized", f"this key has a budget, and {path} reports no usage", 403, "not_measured")
+
+    def charge(self, sent: Sent, report: Report, candidates: Candidates) -> None:
+        usage = report.usage
+        if not usage.input_tokens + usage.output_tokens and sent.status < _FIRST_ERROR:
+            # The client left before the endpoint counted, or the endpoint does not count.
+            usage = Usage(sent.request // _CHARACTERS_PER_TOKEN, sent.answer // _BYTES_OF_A_STREAMED_TOKEN)
+        tokens = usage.input_tokens + usage.output_tokens
+        self._slot.report(tokens)
+        if self._quota.has_budget and tokens:
+            has_price = self._quota.limits.dollars_per_day is not None
+            dollars = self._quotas.find_cost(report.model, usage, candidates()) if has_price else 0.0
+            self._quota.charge(tokens, dollars)
+            self._quotas.changed()
+
+    def close(self) -> None:
+        self._slot.release()
+        self._quota.release(self._estimate)
+
+
+class Quotas:
+    """The quotas of all clients. Daily budgets are kept in a file, so that a restart does not renew them."""
+
+    def __init__(self, path: Path | None = None, prices: Prices | None = None, clock: Clock | None = None) -> None:
+        self._path = path
+        self._prices = prices
+        self._clock = clock or (lambda: datetime.now(UTC))
+        self._quotas: dict[str, Quota] = {}
+        self._kept = _read_usage(path) if path is not None else {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def prices(self) -> Prices:
+        """The prices; the shipped ones are read when a key with a budget in dollars is used."""
+        if self._prices is None:
+            self._prices = Prices.default()
+        return self._prices
+
+    def admit(self, key: ClientKey, tokens: int) -> Permit | Failure:
+        """Admit a request of a client, or say why not."""
+        if key.limits == _NO_LIMITS:
+            return Permit(key.name)
+        quota = self._find(key)
+        slot = quota.admit(tokens)
+        return slot if isinstance(slot, Failure) else LimitedPermit(key.name, quota, slot, tokens, self)
+
+    def _find(self, key: ClientKey) -> Quota:
+        # A key that was revoked and added again is another key.
+        account = f"{key.name} {key.digest[:16]}"
+        quota = self._quotas.get(account)
+        if quota is None or quota.limits != key.limits:
+            spent = quota.spent if quota is not None else self._kept.setdefault(account, Spent())
+            quota = self._quotas[account] = Quota(key.limits, spent, self._clock)
+        return quota
+
+    def find_cost(self, model: str, usage: Usage, candidates: Sequence[Candidate]) -> float:
+        """Return the price of a request. If it is not certain which endpoint answered, the dearest one counts."""
+        named = [each for each in candidates if model in (each[1], f"{each[0].provider.name}:{each[1]}")]
+        costs = [self.prices.cost(endpoint, name, usage) for endpoint, name in named or candidates]
+        return max((cost for cost in costs if cost is not None), default=0.0)
+
+    # ---- the file ---------------------------------------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """Write the file within the next seconds."""
+        if self._path is not None and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_SECONDS_BETWEEN_WRITES, self._write_in_thread, loop)
+
+    def _write_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        loop.run_in_executor(None, self._write, self._encode())
+
+    def _encode(self) -> bytes:
+        today = self._clock().strftime("%Y-%m-%d")
+        return msgspec.json.encode({name: spent for name, spent in self._kept.items() if spent.day == today})
+
+    def _write(self, data: bytes) -> None:
+        assert self._path is not None
+        try:
+            replace_file(self._path, data)
+        except OSError as error:
+            log.error("the usage of the keys was not written: %s", error.strerror)
+
+    def close(self) -> None:
+        """Write the file now, if something was used since the last time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._write(self._encode())
+
+
+_NO_LIMITS = KeyLimits()
+
+
+def _read_usage(path: Path) -> dict[str, Spent]:
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(LARGEST_FILE), type=dict[str, Spent])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.MsgspecError) as error:
+        log.error("the usage of the keys is unknown, and begins at zero: %s", error)
+        return {}
+
+
+def estimate_tokens(headers: Mapping[str, str]) -> int:
+    """Return about how many tokens a request has, by the size that it announces."""
+    size = headers.get("content-length", "")
+    return int(size) // _CHARACTERS_PER_TOKEN if size.isascii() and size.isdigit() and len(size) < 16 else 0

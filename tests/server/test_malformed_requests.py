@@ -1,0 +1,218 @@
+"""Raw requests that are malformed, too large, or can be read in two ways, against a running gateway."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+from tests.server.gateways import RunningGateway, gateway_to, settings_for
+
+from dragoman.server import protocol
+from dragoman.server.settings import GatewaySettings, ServerSettings
+from dragoman.testing import Answer, Upstream
+
+BODY = json.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Go."}]}).encode()
+SIZE = len(BODY)
+HOST = b"Host: localhost\r\n"
+LINE = b"POST /v1/messages HTTP/1.1\r\n"
+LENGTH = b"Content-Length: %d\r\n" % SIZE
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+CHUNKS = b"%x\r\n%s\r\n0\r\n\r\n" % (SIZE, BODY)
+SECOND = LINE + HOST + LENGTH + b"\r\n" + BODY
+"""A complete request, which a server that reads the first one in another way would find inside it."""
+LAST = SECOND.replace(HOST, HOST + b"Connection: close\r\n")
+LARGEST = 10_000
+_status = re.compile(rb"HTTP/1\.1 (\d{3}) ").findall
+
+CLOSED = 0
+"""The connection ends without an answer."""
+
+REFUSED: dict[str, tuple[bytes, set[int]]] = {
+    # ---- where the body ends
+    "two lengths": (LINE + HOST + LENGTH + b"Content-Length: 5\r\n\r\n" + BODY, {400}),
+    "two equal lengths": (LINE + HOST + LENGTH + LENGTH + b"\r\n" + BODY, {400}),
+    "a list of lengths": (LINE + HOST + b"Content-Length: 5, 5\r\n\r\n" + BODY, {400}),
+    "a negative length": (LINE + HOST + b"Content-Length: -1\r\n\r\n" + BODY, {400}),
+    "a length with a sign": (LINE + HOST + b"Content-Length: +%d\r\n\r\n" % SIZE + BODY, {400}),
+    "a hexadecimal length": (LINE + HOST + b"Content-Length: 0x10\r\n\r\n" + BODY, {400}),
+    "a length in words": (LINE + HOST + b"Content-Length: ten\r\n\r\n" + BODY, {400}),
+    "an empty length": (LINE + HOST + b"Content-Length:\r\n\r\n" + BODY, {400}),
+    "a length beyond 64 bits": (LINE + HOST + b"Content-Length: 99999999999999999999999\r\n\r\n" + BODY, {400}),
+    "a length and chunks": (LINE + HOST + LENGTH + CHUNKED + b"\r\n" + CHUNKS, {400}),
+    "chunks and a length": (LINE + HOST + CHUNKED + b"Content-Length: 4\r\n\r\n" + CHUNKS + SECOND, {400}),
+    "chunks twice": (LINE + HOST + CHUNKED + CHUNKED + b"\r\n" + CHUNKS, {400}),
+    "chunks before another coding": (LINE + HOST + b"Transfer-Encoding: chunked, identity\r\n\r\n" + CHUNKS, {400}),
+    "another coding before chunks": (LINE + HOST + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + CHUNKS, {400}),
+    "a coding that is nearly chunks": (LINE + HOST + b"Transfer-Encoding: xchunked\r\n\r\n" + CHUNKS, {400}),
+    "chunks after a vertical tab": (LINE + HOST + b"Transfer-Encoding: \x0bchunked\r\n\r\n" + CHUNKS, {400}),
+    "a hidden header of chunks": (LINE + HOST + LENGTH + b"Transfer-Encoding : chunked\r\n\r\n" + CHUNKS, {400}),
+    "chunks in HTTP/1.0": (LINE.replace(b"1.1", b"1.0") + HOST + CHUNKED + b"\r\n" + CHUNKS, {400}),
+    # ---- chunks
+    "a chunk size that is no number": (LINE + HOST + CHUNKED + b"\r\nxyz\r\n" + BODY + b"\r\n0\r\n\r\n", {400, CLOSED}),
+    "a negative chunk size": (LINE + HOST + CHUNKED + b"\r\n-5\r\nhello\r\n0\r\n\r\n", {400, CLOSED}),
+    "a chunk size with a prefix": (LINE + HOST + CHUNKED + b"\r\n0x5\r\nhello\r\n0\r\n\r\n", {400, CLOSED}),
+    "a chunk size beyond 64 bits": (LINE + HOST + CHUNKED + b"\r\nfffffffffffffffff\r\nhello\r\n", {400, CLOSED}),
+    "a chunk that is longer than its size": (LINE + HOST + CHUNKED + b"\r\n3\r\nhello\r\n0\r\n\r\n", {400, CLOSED}),
+    "a chunk that ends with a line feed": (LINE + HOST + CHUNKED + b"\r\n5\nhello\n0\n\n" + SECOND, {400, CLOSED}),
+    "a large extension of a chunk": (LINE + HOST + CHUNKED + b"\r\n5;" + b"x" * 900_000, {431, CLOSED}),
+    "a large trailer": (LINE + HOST + CHUNKED + b"\r\n5\r\nhello\r\n0\r\nX: " + b"x" * 900_000, {431, CLOSED}),
+    "a host in the trailers": (LINE + CHUNKED + b"\r\n" + CHUNKS[:-2] + HOST + b"\r\n", {400}),
+    # ---- lines
+    "line feeds alone": ((LINE + HOST + LENGTH + b"\r\n").replace(b"\r\n", b"\n") + BODY, {400}),
+    "a carriage return alone": (LINE + b"Host: localhost\rX: y\r\n" + LENGTH + b"\r\n" + BODY, {400}),
+    "a folded header": (LINE + b"Host: localhost\r\n folded\r\n" + LENGTH + b"\r\n" + BODY, {400}),
+    "a header without a colon": (LINE + HOST + b"Nothing\r\n" + LENGTH + b"\r\n" + BODY, {400}),
+    "a header without a name": (LINE + HOST + b": x\r\n" + LENGTH + b"\r\n" + BODY, {400}),
+    "a space in the name of a header": (LINE + HOST + b"X y: z\r\n" + LENGTH + b"\r\n" + BODY, {400}),
+    "a NUL in a header": (LINE + HOST + b"X: a\x00b\r\n" + LENGTH + b"\r\n" + BODY, {400}),
+    "a NUL in the name of a header": (LINE + HOST + b"X\x00: a\r\n" + LENGTH + b"\r\n" + BODY, {400}),
+    "a NUL in the target": (LINE.replace(b"messages", b"mess\x00ages") + HOST + LENGTH + b"\r\n" + BODY, {400}),
+    "a space before the first header": (LINE + b" " + HOST + LENGTH + b"\r\n" + BODY, {400}),
+    # ---- the first line
+    "an unknown method": (b"BREW /v1/messages HTTP/1.1\r\n" + HOST + LENGTH + b"\r\n" + BODY, {400}),
+    "TRACE": (b"TRACE /v1/messages HTTP/1.1\r\n" + HOST + b"\r\n", {400, 405}),
+    "OPTIONS": (b"OPTIONS /v1/messages HTTP/1.1\r\n" + HOST + b"\r\n", {405}),
+    "OPTIONS of everything": (b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n", {400}),
+    "CONNECT": (b"CONNECT evil.example:443 HTTP/1.1\r\n" + HOST + b"\r\n", {400}),
+    "a target with a host": (LINE.replace(b"/v1", b"http://evil.example/v1") + HOST + LENGTH + b"\r\n" + BODY, {400}),
+    "a target with this host": (LINE.replace(b"/v1", b"http://localhost/v1") + HOST + LENGTH + b"\r\n" + BODY, {400}),
+    "a target without a slash": (b"POST v1/messages HTTP/1.1\r\n" + HOST + LENGTH + b"\r\n" + BODY, {400}),
+    "a target with a fragment": (b"POST /v1/messages#x HTTP/1.1\r\n" + HOST + LENGTH + b"\r\n" + BODY, {400}),
+    "a step to the parent": (b"POST /v1/x/../messages HTTP/1.1\r\n" + HOST + LENGTH + b"\r\n" + BODY, {400}),
+    "a hidden step to the parent": (b"POST /v1/%2e%2e/admin HTTP/1.1\r\n" + HOST + LENGTH + b"\r\n" + BODY, {400}),
+    "a hidden line break": (b"GET /v1/x%0d%0aEvil:%20y HTTP/1.1\r\n" + HOST + b"\r\n", {400}),
+    "a hidden NUL": (b"GET /v1/x%00y HTTP/1.1\r\n" + HOST + b"\r\n", {400}),
+    "a hidden query": (b"GET /v1/x%3fa=b HTTP/1.1\r\n" + HOST + b"\r\n", {400}),
+    "a backslash": (b"GET /v1\\x HTTP/1.1\r\n" + HOST + b"\r\n", {400}),
+    "another version": (b"POST /v1/messages HTTP/3.7\r\n" + HOST + LENGTH + b"\r\n" + BODY, {400}),
+    "no version": (b"POST /v1/messages\r\n" + HOST + LENGTH + b"\r\n" + BODY, {400}),
+    "the preface of HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400}),
+    "a greeting of TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 40, {400}),
+    # ---- names
+    "no host": (LINE + LENGTH + b"\r\n" + BODY, {400}),
+    "two hosts": (LINE + HOST + b"Host: evil.example\r\n" + LENGTH + b"\r\n" + BODY, {400}),
+    "a foreign host": (LINE + b"Host: evil.example\r\n" + LENGTH + b"\r\n" + BODY, {403}),
+    "two origins": (LINE + HOST + b"Origin: http://localhost\r\nOrigin: x\r\n" + LENGTH + b"\r\n" + BODY, {400, 403}),
+    "two keys": (LINE + HOST + b"X-Api-Key: a\r\nX-Api-Key: b\r\n" + LENGTH + b"\r\n" + BODY, {400}),
+    # ---- sizes
+    "a large body": (LINE + HOST + b"Content-Length: 20000\r\n\r\n" + b"x" * 20000, {413}),
+    "a large body that is announced": (LINE + HOST + b"Content-Length: 99999999999\r\n\r\n", {413}),
+    "a large body in chunks": (LINE + HOST + CHUNKED + b"\r\n4e20\r\n" + b"x" * 20000 + b"\r\n0\r\n\r\n", {413}),
+    "a large header": (LINE + HOST + b"X: " + b"y" * 70_000 + b"\r\n" + LENGTH + b"\r\n" + BODY, {431}),
+    "a header without an end": (LINE + HOST + b"X: " + b"y" * 300_000, {431}),
+    "many headers": (LINE + HOST + b"".join(b"X%d: y\r\n" % n for n in range(200)) + LENGTH + b"\r\n" + BODY, {431}),
+    "a large target": (b"POST /" + b"x" * 70_000 + b" HTTP/1.1\r\n" + HOST + LENGTH + b"\r\n" + BODY, {431}),
+}  # fmt: skip
+
+WHOLE = {
+    *("OPTIONS", "TRACE", "a step to the parent", "a hidden step to the parent", "a hidden line break", "a hidden NUL"),
+    *("a hidden query", "a backslash", "a foreign host", "two origins", "two keys"),
+}
+"""The rows whose end is clear, so that the connection can go on."""
+
+
+def exchange(gateway: RunningGateway, data: bytes, answers: int = 1) -> bytes:
+    """Send bytes, and read this number of answers. Then end the sending side, and read until the gateway closes."""
+    place = urlsplit(gateway.url)
+    received = b""
+    with socket.create_connection((place.hostname or "", place.port or 0), timeout=30) as client:
+        try:
+            client.sendall(data)
+            # The end of the sending side is a disconnection, which would cancel a request that went too far.
+            while received.count(b"\r\n\r\n") < answers and (piece := client.recv(65536)):
+                received += piece
+            client.shutdown(socket.SHUT_WR)
+            while piece := client.recv(65536):
+                received += piece
+        except OSError as error:
+            # It closed the connection while more was sent.
+            assert not isinstance(error, TimeoutError), f"no answer after {received!r}"
+    return received
+
+
+def test_threat_20_malformed_requests_are_refused_and_reach_no_endpoint() -> None:
+    settings = settings_for()
+    settings = GatewaySettings(ServerSettings(port=0, most_of_a_request=LARGEST), settings.endpoints, settings.routes)
+    assert len(REFUSED) >= 60
+    with Upstream(["Hello."], loop=True) as upstream, gateway_to(upstream.endpoint(), settings) as gateway:
+        for name, (data, expected) in REFUSED.items():
+            statuses = [int(status) for status in _status(exchange(gateway, data))] or [CLOSED]
+            assert len(statuses) == 1 and statuses[0] in expected, f"{name}: {statuses}, not {expected}"
+            assert upstream.received == [], name
+        assert _status(exchange(gateway, LAST)) == [b"200"]
+
+
+def test_threat_20_what_follows_a_malformed_request_is_not_a_request() -> None:
+    """A request with a clear end that is refused for its content is followed by another one; all others by nothing."""
+    settings = settings_for()
+    settings = GatewaySettings(ServerSettings(port=0, most_of_a_request=LARGEST), settings.endpoints, settings.routes)
+    with Upstream(["Hello."], loop=True) as upstream, gateway_to(upstream.endpoint(), settings) as gateway:
+        for name, (data, expected) in REFUSED.items():
+            before = len(upstream.received)
+            answer = exchange(gateway, data + LAST, answers=9)
+            statuses = [int(status) for status in _status(answer)] or [CLOSED]
+            assert statuses[0] in expected, f"{name}: {statuses}"
+            goes_on = bool(answer) and b"connection: close" not in answer.partition(b"\r\n\r\n")[0]
+            assert statuses[1:] == ([200] if goes_on else []), f"{name}: {statuses}"
+            assert len(upstream.received) - before == goes_on, name
+            assert goes_on == (name in WHOLE), name
+
+
+def test_threat_20_a_head_that_does_not_end_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "SECONDS_FOR_A_HEAD", 0.05)
+    whole = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
+    with Upstream([]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for data, answers in ((b"", 0), (LINE, 0), (LINE + HOST + b"X: ", 0), (whole + LINE + HOST, 1)):
+            # Only the gateway ends the connection; it would otherwise last for ever.
+            assert len(_status(exchange(gateway, data, answers=9))) == answers, data
+
+
+def test_threat_19_a_path_never_changes_the_address_of_an_endpoint() -> None:
+    vectors = Answer(200, {"content-type": "application/json"}, {"data": []})
+    paths = {
+        b"//evil.example/x": "//evil.example/x",
+        b"/@evil.example/x": "/@evil.example/x",
+        b"/v1@evil.example": "/v1@evil.example",
+        b"/:80@evil.example": "/:80@evil.example",
+        b"/http://evil.example/": "/http://evil.example/",
+        b"/v1/a%20b?x=%0d%0ay": "/v1/a%20b?x=%0d%0ay",
+        b"/v1/%252e%252e/x": "/v1/%252e%252e/x",
+        b"/v1/%c3%a9": "/v1/%C3%A9",
+        b"/v1/x;y=1,2": "/v1/x;y=1,2",
+    }
+    with Upstream([vectors], loop=True) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        own = urlsplit(upstream.url).netloc
+        for number, (path, target) in enumerate(paths.items(), 1):
+            exchange(gateway, b"GET " + path + b" HTTP/1.1\r\nConnection: close\r\n" + HOST + b"\r\n", answers=9)
+            assert len(upstream.received) == number, path
+            assert upstream.received[-1].headers["host"] == own, path
+            assert upstream.received[-1].target == (target if target.startswith("/v1/") else f"/v1{target}")
+
+
+def test_threat_20_every_request_of_a_connection_is_answered_once_and_in_order() -> None:
+    with Upstream(["Hello."], loop=True) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        table = {
+            "two in one piece": (SECOND + LAST, 2),
+            "one in a body of another": (
+                LINE + HOST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(SECOND) + SECOND, 0,
+            ),
+            "a host and a page in the trailers": (
+                LINE + HOST + b"Connection: close\r\n" + CHUNKED + b"\r\n" + CHUNKS[:-2]
+                + b"Host: evil.example\r\nOrigin: https://evil.example\r\n\r\n", 1,
+            ),
+            "one after the last": (LAST + SECOND, 1),
+            "one after an announced end of chunks": (
+                LINE + HOST + b"Connection: close\r\n" + CHUNKED + b"\r\n" + CHUNKS + SECOND, 1,
+            ),
+            "an offer of another protocol": (
+                LINE + HOST + b"Connection: close, Upgrade\r\nUpgrade: h2c\r\n" + LENGTH + b"\r\n" + BODY + LAST, None,
+            ),
+        }  # fmt: skip
+        for name, (data, reached) in table.items():
+            before = len(upstream.received)
+            answer = exchange(gateway, data, answers=9)
+            seen = len(upstream.received) - before
+            assert seen == (reached if reached is not None else min(seen, 1)), f"{name}: {seen}, {answer!r}"
