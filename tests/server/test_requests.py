@@ -36,7 +36,7 @@ def test_head_is_answered_like_get_without_a_body() -> None:
 def test_a_model_exists_if_a_route_accepts_its_name() -> None:
     for match, status in (("*", 200), ("other", 404)):
         with Upstream([]) as upstream, gateway_to(upstream.endpoint(), settings_for(match=match)) as gateway:
-            for path in ("/v1/models/m", "/v1beta/models/m"):
+            for path in ("/v1/models/m", "/v1beta/models/m", "/models/m"):
                 got, _, data = send(gateway, "GET", path)
                 assert got == status and ("error" in json.loads(data)) == (status == 404), (path, data)
             assert upstream.received == []
