@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 
@@ -33,10 +34,18 @@ def test_head_is_answered_like_get_without_a_body() -> None:
         assert upstream.received == []
 
 
+def test_a_compressed_body_is_refused_with_the_reason() -> None:
+    with Upstream([]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for path in PATHS:
+            packed = gzip.compress(json.dumps(REQUEST).encode())
+            status, _, data = send(gateway, "POST", path, packed, **{"content-encoding": "gzip"})
+            assert status == 400 and b"without compression" in data, (path, data)
+
+
 def test_a_model_exists_if_a_route_accepts_its_name() -> None:
     for match, status in (("*", 200), ("other", 404)):
         with Upstream([]) as upstream, gateway_to(upstream.endpoint(), settings_for(match=match)) as gateway:
-            for path in ("/v1/models/m", "/v1beta/models/m"):
+            for path in ("/v1/models/m", "/v1beta/models/m", "/models/m"):
                 got, _, data = send(gateway, "GET", path)
                 assert got == status and ("error" in json.loads(data)) == (status == 404), (path, data)
             assert upstream.received == []

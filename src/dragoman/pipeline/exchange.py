@@ -350,10 +350,8 @@ class Exchange:
         if (failure := verdict.failure) is not None:
             if failure.kind == "unauthorized":
                 # The client would otherwise believe that its own key is wrong, and ask its user for another one.
-                url = self._backend.client.endpoint.base_url
-                failure = replace(
-                    failure, message=f"the endpoint {url} refused the key of the gateway: {failure.message}"
-                )
+                said = f"the endpoint of {report.model} refused the key of the gateway: {failure.message}"
+                failure = replace(failure, message=said)
             report.fail(failure)
             failed.append(ReplyFailed(failure))
         return [*verdict.events, *failed, UsageReported(self._usage), ReplyEnded(verdict.stop, verdict.extra)]

@@ -251,6 +251,8 @@ class Gateway:
         if isinstance(body, dict):
             return body, data
         what = "is not JSON" if body is BROKEN else "is not a JSON object"
+        if encoding := call.headers.get("content-encoding"):
+            what = f"has the encoding {encoding[:40]!r}; send it without compression"
         await answer_failure(call, codec, Failure("bad_request", f"the body {what}", 400))
         return None, data
 
