@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from typing import Any
 
@@ -32,14 +31,6 @@ def test_head_is_answered_like_get_without_a_body() -> None:
             (status, _, data), (same, headers, whole) = send(gateway, "HEAD", path), send(gateway, "GET", path)
             assert (status, same, data) == (200, 200, b"") and len(whole) == int(headers["content-length"]), path
         assert upstream.received == []
-
-
-def test_a_compressed_body_is_refused_with_the_reason() -> None:
-    with Upstream([]) as upstream, gateway_to(upstream.endpoint()) as gateway:
-        for path in PATHS:
-            packed = gzip.compress(json.dumps(REQUEST).encode())
-            status, _, data = send(gateway, "POST", path, packed, **{"content-encoding": "gzip"})
-            assert status == 400 and b"without compression" in data, (path, data)
 
 
 def test_a_model_exists_if_a_route_accepts_its_name() -> None:

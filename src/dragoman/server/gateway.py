@@ -32,7 +32,7 @@ from dragoman.server.passthrough import find_login, pass_through, relay
 from dragoman.server.quotas import Sent
 from dragoman.server.records import Records
 from dragoman.server.requests import find_state, settle_fields, tidy_path
-from dragoman.server.router import BETAS, Router
+from dragoman.server.router import BETAS, Chosen, Router
 from dragoman.server.spans import Spans, start_span
 from dragoman.types import Failure, JsonObject, Request
 from dragoman.wire.codec import Codec
@@ -195,7 +195,11 @@ class Gateway:
         if (failure := call.permit.refuse_endpoints(chosen.candidates)) is not None:
             await answer_failure(call, codec, failure)
             return
-        report = Report(f"ex_{secrets.token_hex(8)}", asked.wire, request.model, slot=chosen.slot)
+        await self._serve(call, codec, request, chosen, data)
+
+    async def _serve(self, call: HttpCall, codec: Codec, request: Request, chosen: Chosen, data: bytes) -> None:
+        """Answer a request by the chosen endpoints, and keep the report."""
+        report = Report(f"ex_{secrets.token_hex(8)}", codec.name, request.model, slot=chosen.slot)
         report.client = call.permit.name
         end_span = start_span(self.spans, call.headers, report)
         self.records.open(report)
@@ -203,9 +207,9 @@ class Gateway:
             if chosen.route.settings.profile == "passthrough":
                 await run_until_disconnect(call, relay(call, data, codec, chosen, report))
                 return
-            betas = call.headers.get(BETAS, "") if asked.wire == "anthropic" else ""
+            betas = call.headers.get(BETAS, "") if codec.name == "anthropic" else ""
             backends = chosen.backends(find_login(call.headers), betas)
-            sent, left_out = settle_fields(request, asked.wire, chosen.targets[0].endpoint.wire)
+            sent, left_out = settle_fields(request, codec.name, chosen.targets[0].endpoint.wire)
             report.losses += left_out
             exchange = Exchange(replace(sent, model=""), backends, report, secret=self._secret)
             await self._answer(call, codec, replace(request, tools=sent.tools), exchange)
@@ -251,8 +255,6 @@ class Gateway:
         if isinstance(body, dict):
             return body, data
         what = "is not JSON" if body is BROKEN else "is not a JSON object"
-        if encoding := call.headers.get("content-encoding"):
-            what = f"has the encoding {encoding[:40]!r}; send it without compression"
         await answer_failure(call, codec, Failure("bad_request", f"the body {what}", 400))
         return None, data
 
