@@ -403,7 +403,7 @@ def test_a_budget_of_dollars_is_spent_by_the_price_table(tmp_path: Path) -> None
         with run_gateway(lambda transport: Router(settings, transport=transport)) as gateway:
             gateway.gateway.access = Access(settings.gateway, KeyRing(tmp_path / "keys"))
             target = gateway.gateway.router.targets["e"]
-            target._clients["gpt-4o"] = gateway.gateway.router.open_client(
+            target._clients["gpt-4o", ""] = gateway.gateway.router.open_client(
                 upstream.endpoint(), target.settings, None, {}, "k"
             )
             statuses = [send(gateway, "POST", "/v1/messages", BODY, **{"x-api-key": key})[0] for _ in range(20)]
