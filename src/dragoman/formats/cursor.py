@@ -20,7 +20,8 @@ from dragoman.events import (
     TextDelta,
     ThinkingDelta,
 )
-from dragoman.formats.envelope import ARGUMENT_KEYS, NoCall, fits, properties_of, read_arguments, required_of
+from dragoman.formats.envelope import required_of, unwrap_arguments
+from dragoman.formats.meaning import Said
 from dragoman.toolset import Toolset, fold, without_namespace
 from dragoman.types import JsonObject, Provenance, Tool, ToolCall
 
@@ -167,7 +168,6 @@ BLANK_LIMIT = 256
 
 skip_blanks = re.compile(r"[ \t\r\n]*").match  # the white space of JSON; other blanks are data
 escape = json.encoder.encode_basestring  # a JSON string with its quotes; non-ASCII characters stay as they are
-_SCHEMA_KEYS = frozenset(("type", "properties", "required", "additionalProperties"))
 write_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -222,6 +222,7 @@ class Cursor:
         "refusing",
         "region",
         "repairs",
+        "said",
         "section",
         "started",
         "text",
@@ -251,6 +252,7 @@ class Cursor:
         self._mark = 0
         self._tile_start = 0
         self.ids: set[str] = set()
+        self.said: Said | None = None  # the calls without a marker, which must not be repeated
         self.section: Any = None  # the entry of the section in which this text is
         self.improvised: Any = None  # the reader of improvised calls, which knows what this text has cost so far
 
@@ -447,10 +449,8 @@ class Cursor:
             self.start_call(name, call_id)
             self.delta(write_json(arguments))
         if tool is not None and tool.parameters:
-            if len(arguments) == 1 or "properties" in arguments:
-                arguments = self._unwrap(arguments, tool)
-            elif len(arguments) == 2 and "name" in arguments:
-                arguments = self._unwrap_call(arguments, tool)
+            arguments, rules = unwrap_arguments(arguments, tool, self.find_tool)
+            self.repair(*rules)
             fitted = coerce(arguments, tool.parameters)
             arguments, changes = fitted.value, changes + fitted.changes
         raw, span = self._close_tile()
@@ -475,42 +475,6 @@ class Cursor:
             self.out.append(CallEnded(self.index, call))
             self.index += 1
         self._reset_call()
-
-    def _unwrap(self, arguments: JsonObject, tool: Tool) -> JsonObject:
-        """{"input": {"city": "Oslo"}} for a tool with a parameter `city` and no `input`: return the inner object.
-
-        A model that copies the schema writes {"type": "object", "properties": {"city": "Oslo"}}.
-        """
-        properties = properties_of(tool)
-        copied = arguments.get("properties")
-        if isinstance(copied, dict) and "properties" not in properties and arguments.keys() <= _SCHEMA_KEYS:
-            if not copied or not properties or not fits(copied, tool):
-                return arguments
-            self.repair("unwrapped_arguments")
-            return copied
-        key, inner = next(iter(arguments.items()))
-        if len(arguments) > 1 or key not in ARGUMENT_KEYS or key in properties:
-            return arguments
-        try:
-            found, _ = read_arguments(inner)
-        except NoCall:
-            return arguments
-        if not found or not properties.keys() >= found.keys():
-            return arguments
-        self.repair("unwrapped_arguments")
-        return found
-
-    def _unwrap_call(self, arguments: JsonObject, tool: Tool) -> JsonObject:
-        """{"name": "search", "arguments": {...}} as the arguments of `search` itself: return the inner object."""
-        name, properties = arguments["name"], properties_of(tool)
-        key = next((key for key in ARGUMENT_KEYS if key in arguments), "")
-        inner = arguments.get(key)
-        if not isinstance(name, str) or not isinstance(inner, dict) or key in properties or "name" in properties:
-            return arguments
-        if self.find_tool(name) is not tool:
-            return arguments
-        self.repair("unwrapped_call")
-        return inner
 
     def break_call(self, why: str, *, is_cut: bool = False) -> None:
         """Report the tile as a broken call. It is cut if the text ended before the call did."""

@@ -316,7 +316,9 @@ class Parser(Cursor):
                     self._wakes, self._kind = self.quiet
             elif self._lane.closer is not None:
                 self._wakes, self._kind = self._lane.markers.wakes, "thinking"
-            elif not (self._after_call or self._at_gate or (self._line_is_blank and self._plan.lines.watched)):
+            elif self.said is None and not (
+                self._after_call or self._at_gate or (self._line_is_blank and self._plan.lines.watched)
+            ):
                 self.forget()
                 self._text_wakes = self._lane.markers.wakes
 
@@ -550,6 +552,8 @@ class Parser(Cursor):
 
     def _watch_line(self, piece: str) -> None:
         """Track whether the current line, and the message, are still blank."""
+        if self.said is not None:
+            self.said.hear(piece)
         newline = piece.rfind("\n")
         blank = not piece[newline + 1 :].strip(" \t")
         self._line_is_blank = blank and (newline >= 0 or self._line_is_blank)

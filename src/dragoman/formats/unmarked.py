@@ -26,7 +26,7 @@ class WholeMessage(UnmarkedEntry):
     """A message that is one or several JSON calls and nothing else."""
 
     start, growing_start = _json_begins, _json_may_begin
-    keeps_envelope = True  # ids and the text next to the calls, which loose mode would lose
+    is_read_loosely = True
 
     def __init__(self, format_name: str) -> None:
         self.format = format_name

@@ -146,6 +146,11 @@ class _More(Exception):
     """The text ends before the decision."""
 
 
+def is_unbracketed(text: str) -> bool:
+    """Whether a text contains no bracket around arguments: then the loose scanner finds no call in it."""
+    return "(" not in text and "{" not in text
+
+
 class ImprovisedReader:
     """Reads calls of the offered tools."""
 
@@ -167,7 +172,9 @@ class ImprovisedReader:
         if name is None:
             return False
         # Without markup before the name, only a closing tag makes it a marked call.
-        return name.head.marked or not self._marked_only or not final or self._work.may_close(text, at)
+        if name.head.marked or not self._marked_only or not final:
+            return True
+        return (is_first and is_unbracketed(text)) or self._work.may_close(text, at)
 
     def may_begin(self, text: str, at: int, *, is_first: bool) -> bool:
         """Whether a line of a complete text may begin a call: a look at its first characters rejects most lines."""
@@ -175,7 +182,9 @@ class ImprovisedReader:
         if character in ("`", "~") and not is_first:
             fence = _fence(text, at)
             return fence is not None and (fence[2].lower() in _CALL_LABELS or self._labelled(fence[2]) is not None)
-        return not self._marked_only or _unmarked(text, at) is None or self._work.may_close(text, at)
+        if not self._marked_only or _unmarked(text, at) is None:
+            return True
+        return (is_first and is_unbracketed(text)) or self._work.may_close(text, at)
 
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
         """Return the tool that a line of a complete text seems to call; None if it calls none."""
@@ -204,6 +213,10 @@ class ImprovisedReader:
             call.arguments.repairs = source.mend(call.arguments.repairs)
         return [ImprovisedCall(call.name, call.arguments, source.outer(call.end), call.region) for call in calls]
 
+    def _is_left_out(self, text: str, region: Region) -> bool:
+        """Whether the loose scanner, to which calls without markup are left, cannot read this one."""
+        return region == "message" and is_unbracketed(text)
+
     def _read_calls(self, text: str, name: _Name, follows_call: bool) -> list[ImprovisedCall]:
         stated = self._read_arguments(text, name)
         if not stated:
@@ -223,7 +236,7 @@ class ImprovisedReader:
         if not _ends_line(text, end) and not self._continues(text, end):
             return []
         region = _region(text, end, head, last, stated[-1].tool)
-        if region is None or (self._marked_only and region != "marked"):
+        if region is None or (self._marked_only and region != "marked" and not self._is_left_out(text, region)):
             return []
         if not all(fit(one.arguments, one.tool) and not has_placeholder(one.arguments.values) for one in stated):
             return []

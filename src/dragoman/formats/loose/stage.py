@@ -15,7 +15,10 @@ from msgspec.structs import replace
 
 from dragoman.events import ArgumentsDelta, CallBroken, CallEnded, CallStarted, Event, TextDelta
 from dragoman.formats.cursor import Cursor
+from dragoman.formats.improvised.entry import LONGEST
+from dragoman.formats.improvised.reader import ImprovisedReader
 from dragoman.formats.loose import Found, find_calls
+from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.nonce import NONCE, STALE_NONCE
 from dragoman.formats.notation import write_strict_json
 from dragoman.formats.parser import Parser
@@ -102,7 +105,7 @@ class LooseParser:
 
     def _find(self) -> list[Found]:
         text = "".join([event.text for event in self._seen if isinstance(event, TextDelta)])
-        return find_calls(text, self._engine.tools)
+        return find_calls(text, self._engine.tools) or _read_message(text, self._engine.tools)
 
     def _insert(self, found: list[Found]) -> list[Event]:
         """Return the held events, with the calls in place of their text."""
@@ -177,6 +180,23 @@ class LooseParser:
         ]
 
 
+def _read_message(text: str, tools: Toolset | None) -> list[Found]:
+    """Read a message that is an improvised call, as `auto` does; the engine of loose mode has read the marked ones."""
+    start = len(text) - len(text.lstrip())
+    if tools is None or len(text) > LONGEST or text.startswith("<", start) or not tools.is_mentioned(text):
+        return []
+    reader = ImprovisedReader(OfferedNames(tools))
+    if not reader.may_begin(text, start, is_first=True) or not reader.begins(text, start, final=True, is_first=True):
+        return []
+    found: list[Found] = []
+    for call in reader.read(text, start, is_first=True):
+        read = call.arguments
+        repairs, changes = tuple(read.repairs), tuple(read.changes)
+        found.append(Found(start, call.end, call.name, read.values, call.region, repairs, changes, True))
+        start = call.end
+    return found
+
+
 def find_more(events: Sequence[Event], tools: Toolset | None, plan: Plan) -> list[ToolCall]:
     """Return the calls that loose mode finds in a text; `events` are the result of `auto`, whose plan is `plan`.
 
@@ -218,7 +238,7 @@ def _is_unmarked(format: str, raw: str, plan: Plan) -> bool:
     written = raw.lstrip()
     if not readers or written.startswith(tuple(plan.openers)):
         return False
-    kept = (reader for reader in readers if getattr(reader, "keeps_envelope", False))
+    kept = (reader for reader in readers if getattr(reader, "is_read_loosely", False))
     cursor = Cursor(None)
     cursor.text, cursor.final = written, True
     return not any(reader.begins(cursor, 0) for reader in kept)

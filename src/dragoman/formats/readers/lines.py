@@ -45,6 +45,7 @@ class GlmLine(UnmarkedEntry):
     format = "glm_lines"
     place: Place = "line"
     start, growing_start = _line, _growing_line
+    is_read_loosely = True
     line_gate = r"[^\W\d][\w.\-]*[ \t]*[/>]"
     line_is_named = True
 
