@@ -453,6 +453,12 @@ class Cursor:
             self.repair(*rules)
             fitted = coerce(arguments, tool.parameters)
             arguments, changes = fitted.value, changes + fitted.changes
+        if tool is None and not self.refusing and self._lacks_end():
+            self.break_call(
+                "no tool of this name is offered, and the call is not closed: its arguments may be incomplete",
+                is_cut=self.final and self.position == len(self.text),
+            )
+            return
         raw, span = self._close_tile()
         if has_surrogate(raw):
             arguments = without_surrogates(arguments)
@@ -475,6 +481,12 @@ class Cursor:
             self.out.append(CallEnded(self.index, call))
             self.index += 1
         self._reset_call()
+
+    def _lacks_end(self) -> bool:
+        """Whether nothing behind the arguments shows that the call is over; only a schema could show it then."""
+        if self.tools is None or "closed_wrapper" not in self.repairs:
+            return False
+        return not self.since(Mark(0, self._tile_start)).rstrip().endswith((">", "```"))
 
     def break_call(self, why: str, *, is_cut: bool = False) -> None:
         """Report the tile as a broken call. It is cut if the text ended before the call did."""

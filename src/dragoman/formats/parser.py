@@ -464,8 +464,14 @@ class Parser(Cursor):
             # No call counts inside thinking, so the parser does not track lines there.
             anywhere = self._lane.closer is not None
             entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
-            if plan.improvised is not None and not anywhere and self._begins_line(at):
-                entries.append(plan.improvised)
+            improvised = plan.improvised
+            if (
+                improvised is not None
+                and not anywhere
+                and self._begins_line(at)
+                and improvised.begins(self, at) is not False
+            ):
+                entries.append(improvised)
             if entries:
                 self._release(tile_start)
                 self._try(entries, tile_start, last, marker)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dragoman.formats.cursor import IMPROVISED, Cursor, Markers, NotACall, Reader
-from dragoman.formats.improvised.reader import LABEL_SET, ImprovisedReader, is_unbracketed
+from dragoman.formats.improvised.reader import LABEL_SET, ImprovisedReader, begins_pairs
 from dragoman.formats.json_reader import run_to
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import NamedLine
@@ -39,7 +39,7 @@ LONGEST = 262_144
 
 
 def _has_marks(text: str) -> bool:
-    return text.lstrip()[:1] == '"' or is_unbracketed(text) or _marks("\n" + text.lstrip()) is not None
+    return text.lstrip()[:1] == '"' or begins_pairs(text) is not None or _marks("\n" + text.lstrip()) is not None
 
 
 class Improvised(NamedLine):

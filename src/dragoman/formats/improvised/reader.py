@@ -146,9 +146,10 @@ class _More(Exception):
     """The text ends before the decision."""
 
 
-def is_unbracketed(text: str) -> bool:
-    """Whether a text contains no bracket around arguments: then the loose scanner finds no call in it."""
-    return "(" not in text and "{" not in text
+begins_pairs = re.compile(r"\s*[\w.\-]+(?:[ \t]\w+)?[ \t]*(?:[:=][^({\n]*)?(?:\n|\Z)").match
+"""Matches a message whose first line is a pair or a lone word without brackets, as calls in lines of pairs begin."""
+_SCANNED = ("json", "python")
+"""The notations that the loose scanner reads without markup."""
 
 
 class ImprovisedReader:
@@ -174,7 +175,7 @@ class ImprovisedReader:
         # Without markup before the name, only a closing tag makes it a marked call.
         if name.head.marked or not self._marked_only or not final:
             return True
-        return (is_first and is_unbracketed(text)) or self._work.may_close(text, at)
+        return (is_first and begins_pairs(text) is not None) or self._work.may_close(text, at)
 
     def may_begin(self, text: str, at: int, *, is_first: bool) -> bool:
         """Whether a line of a complete text may begin a call: a look at its first characters rejects most lines."""
@@ -184,7 +185,7 @@ class ImprovisedReader:
             return fence is not None and (fence[2].lower() in _CALL_LABELS or self._labelled(fence[2]) is not None)
         if not self._marked_only or _unmarked(text, at) is None:
             return True
-        return (is_first and is_unbracketed(text)) or self._work.may_close(text, at)
+        return (is_first and begins_pairs(text) is not None) or self._work.may_close(text, at)
 
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
         """Return the tool that a line of a complete text seems to call; None if it calls none."""
@@ -213,10 +214,6 @@ class ImprovisedReader:
             call.arguments.repairs = source.mend(call.arguments.repairs)
         return [ImprovisedCall(call.name, call.arguments, source.outer(call.end), call.region) for call in calls]
 
-    def _is_left_out(self, text: str, region: Region) -> bool:
-        """Whether the loose scanner, to which calls without markup are left, cannot read this one."""
-        return region == "message" and is_unbracketed(text)
-
     def _read_calls(self, text: str, name: _Name, follows_call: bool) -> list[ImprovisedCall]:
         stated = self._read_arguments(text, name)
         if not stated:
@@ -236,7 +233,7 @@ class ImprovisedReader:
         if not _ends_line(text, end) and not self._continues(text, end):
             return []
         region = _region(text, end, head, last, stated[-1].tool)
-        if region is None or (self._marked_only and region != "marked" and not self._is_left_out(text, region)):
+        if region is None or (self._marked_only and region != "marked" and last.notation in _SCANNED):
             return []
         if not all(fit(one.arguments, one.tool) and not has_placeholder(one.arguments.values) for one in stated):
             return []

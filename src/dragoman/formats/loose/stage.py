@@ -27,6 +27,7 @@ from dragoman.toolset import Toolset
 from dragoman.types import Provenance, ToolCall
 
 _bracket = re.compile(r"[(\[{`]").search
+_may_be_call = re.compile(r"\s*(?:[{\[\"`]|[\w.\-:]+[ \t]*[({])").match
 _BLANK_LIMIT = 1000
 
 
@@ -183,7 +184,7 @@ class LooseParser:
 def _read_message(text: str, tools: Toolset | None) -> list[Found]:
     """Read a message that is an improvised call, as `auto` does; the engine of loose mode has read the marked ones."""
     start = len(text) - len(text.lstrip())
-    if tools is None or len(text) > LONGEST or text.startswith("<", start) or not tools.is_mentioned(text):
+    if tools is None or len(text) > LONGEST or _may_be_call(text) is None or not tools.is_mentioned(text):
         return []
     reader = ImprovisedReader(OfferedNames(tools))
     if not reader.may_begin(text, start, is_first=True) or not reader.begins(text, start, final=True, is_first=True):
