@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.rows import read_rows, read_tool_sets, read_tools
 
-from dragoman import formats
+from dragoman import extract, formats
 from dragoman.formats.meaning import ANOTHER_MATTER
 from dragoman.toolset import Toolset
 
@@ -150,12 +150,15 @@ def test_only_calls_that_are_meant_are_read(loose: bool) -> None:
             stage = formats.parser(tools=TOOLS, loose=loose)
             events = [event for at in range(0, len(text), size) for event in stage.feed(text[at : at + size])]
             parsed = formats.fold([*events, *stage.close()])
-            if [(call.name, call.arguments) for call in parsed.calls] != expected or parsed.broken:
+            if [(call.name, call.arguments) for call in parsed.calls] != expected:
                 wrong[f"{case}, pieces of {size}"] = parsed.calls
     assert not wrong
 
 
-def test_a_call_in_a_list_that_is_not_meant_stays_text() -> None:
-    parsed = formats.parse("Look:\n[get_time(), get_weather(days=3)]\nDone.", tools=TOOLS)
-    assert parsed.text == "Look:\nget_weather(days=3)]\nDone."
-    assert formats.parse("[get_weather(days=3)]", tools=TOOLS).text == "[get_weather(days=3)]"
+def test_a_call_that_is_not_meant_is_reported_and_a_repeated_one_is_text() -> None:
+    for text in ("[get_weather(days=3)]", "get_weather(city=city)", "Look:\n[get_time(), get_weather(days=3)]\nDone."):
+        (broken,) = formats.parse(text, tools=TOOLS).broken
+        assert broken.name == "get_weather"
+        (invalid,) = extract(text, tools=TOOLS).invalid
+        assert invalid.name == "get_weather"
+    assert formats.parse(f"{OSLO}\nThat is:\n{OSLO}", tools=TOOLS).text == f"\nThat is:\n{OSLO}"

@@ -103,7 +103,7 @@ class Markers:
             gates = [*self._line_gate, *_branches(grow(self._line_words), partial=partial)]
             if partial:
                 gates.insert(0, rf"\S{{0,{_LINE_START}}}\Z")
-            branches += [rf"\n(?=[ \t]*(?:{'|'.join(gates)}))"] if gates else []
+            branches += [rf"\n(?=[ \t]*+(?:{'|'.join(gates)}))"] if gates else []
         # Every branch begins with a literal character, so the search can skip to the next one of these.
         pattern = re.compile("|".join(branches))
         if partial:

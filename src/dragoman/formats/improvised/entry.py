@@ -20,26 +20,31 @@ _gate = re.compile(_GATE).match
 _growing_gate = re.compile(r"(?:`{1,2}|~{1,2}|&|[^\W\d][\w.\-:]{0,200}[ \t]{0,200}(?:to?)?)\Z").match
 _python_list = re.compile(r"\[[^\W\d][\w.\\]*\(").match
 """Matches the beginning of a list of calls in Python, which other formats read."""
-_marks = re.compile(
-    rf"""</ | \[/ | \|> | ｜> | \n[ \t]*+(?:
+_LABELS = "|".join(sorted(LABEL_SET, key=len, reverse=True))
+_FIRST = "".join(sorted({label[0] + label[0].upper() for label in LABEL_SET}))
+_line_marks = re.compile(
+    rf"""\n[ \t]*+(?!\s)(?:
       [@/!$|｜<] | &[lq#] | \{{\{{
     | \[(?: \[ | [ \t\r\n]+[^\s{{"'\d\-\]] | (?![^\W\d][\w.\\]*\()[^\W\d_] )
     | (?:`{{3}}|~{{3}})(?!(?:python|py|json|javascript|js|bash|sh|text|xml|html|java|sql|yaml)?[ \t]*\r?(?:\n|\Z))
     | [\u2000-\U0010ffff]
     | [^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)
     | [^\W\d][\w.\-]*+[:/][^\W\d]
-    | (?i:(?:(?:{"|".join(sorted(LABEL_SET, key=len, reverse=True))})\b[ \t]*){{1,3}}[:=\]|>}}"'])
+    | (?=[{_FIRST}])(?i:(?:(?:{_LABELS})\b[ \t]*){{1,3}}[:=\]|>}}"'])
     )""",
     re.VERBOSE,
 ).search
-"""Finds what makes a call a marked one. Every branch begins with a literal, so that the search is fast."""
+"""Finds the beginning of a line that makes a call a marked one. It begins with a literal, so the search is fast."""
 _nonce_end = Markers(["</tool_call>"])
 LONGEST = 262_144
 """The maximal number of characters that the parser holds until the call is read."""
 
 
 def _has_marks(text: str) -> bool:
-    return text.lstrip()[:1] == '"' or begins_pairs(text) is not None or _marks("\n" + text.lstrip()) is not None
+    if "</" in text or "|>" in text or "[/" in text or "｜>" in text or begins_pairs(text) is not None:
+        return True
+    lines = "\n" + text.lstrip()
+    return lines[1:2] == '"' or _line_marks(lines) is not None
 
 
 class Improvised(NamedLine):

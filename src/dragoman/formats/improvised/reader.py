@@ -146,7 +146,7 @@ class _More(Exception):
     """The text ends before the decision."""
 
 
-begins_pairs = re.compile(r"\s*[\w.\-]+(?:[ \t]\w+)?[ \t]*(?:[:=][^({\n]*)?(?:\n|\Z)").match
+begins_pairs = re.compile(r"\s*[\w.\-]+(?:[ \t]\w+)?[ \t]*(?:[:=][^({\n]*)?(?:\n(?!\s*[({\[])|\Z)").match
 """Matches a message whose first line is a pair or a lone word without brackets, as calls in lines of pairs begin."""
 _SCANNED = ("json", "python")
 """The notations that the loose scanner reads without markup."""

@@ -186,6 +186,8 @@ def _read_message(text: str, tools: Toolset | None) -> list[Found]:
     start = len(text) - len(text.lstrip())
     if tools is None or len(text) > LONGEST or _may_be_call(text) is None or not tools.is_mentioned(text):
         return []
+    if text[start].isalpha() and text.rstrip().endswith(")") and ".call(" not in text:
+        return []  # a closed call in Python, which the scanner has judged
     reader = ImprovisedReader(OfferedNames(tools))
     if not reader.may_begin(text, start, is_first=True) or not reader.begins(text, start, final=True, is_first=True):
         return []

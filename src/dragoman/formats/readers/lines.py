@@ -39,11 +39,11 @@ _pair = re.compile(rf"\s*({_NAME})\s*:").match
 _WORDS = {"true": True, "false": False}
 
 
-_line_anywhere = re.compile(r"(?:\A|\n)\s*+[A-Za-z_][\w.\-]*+[/>]").search
+_line_anywhere = re.compile(rf"\n[ \t]*+{_line.pattern}").search
 
 
 def _may_contain_lines(text: str) -> bool:
-    return ("/" in text or ">" in text) and _line_anywhere(text) is not None
+    return ("/" in text or ">" in text) and _line_anywhere("\n" + text.lstrip()) is not None
 
 
 class GlmLine(UnmarkedEntry):

@@ -487,7 +487,6 @@ class MarkedCalls(Entry):
 
 _ends = re.compile(r"(?:```)?(?:\s*(?:<\|[\w/]{1,40}\|>|</s>|<eos>))*\s*\Z").match
 _MOST_ENDS = 200
-_NOT_MEANT = "the call is not meant: a required argument has no value, or the reply contained the call before"
 _value_over = re.compile(r"(?:[\"'}\]]|[=\[,\s](?:True|False|None))\s*\Z").search
 _AT_THE_END = frozenset(("closed_brackets", "positional_arguments", "closed_wrapper"))
 _line_over = re.compile(r"[ \t\r]*(?=\n|<|\Z)").match
@@ -495,23 +494,28 @@ _line_may_go_on = re.compile(r"[ \t\r]*\Z").match
 
 
 def report_meant(cursor: Cursor, mark: Mark, calls: list[tuple[PythonCall, int]], *, is_plain: bool) -> None:
-    """Report calls from the mark on. Each gets its own part of the text, up to its end; calls not meant are text."""
+    """Report calls from the mark on. Each gets its own part of the text, up to its end.
+
+    A call that is not meant is broken, so that the model is told; a repeated one is text.
+    """
     said = Said() if cursor.said is None else cursor.said
     if not cursor.follows_call and not said.begin_group():
         raise NotACall("the answer was over before the list")
     meant = [_spell_meant(cursor, call, is_plain=is_plain) for call, _ in calls]
-    meant = [None if spelled is None or said.repeats(spelled) else spelled for spelled in meant]
-    if not any(meant):
-        raise NotACall(_NOT_MEANT)
+    if all(spelled is not None and said.repeats(spelled) for spelled in meant):
+        raise NotACall("the reply contained the calls before")
     cursor.said = said
     cursor.return_to(mark)
     for (call, end), spelled in zip(calls, meant, strict=True):
         cursor.position = end - cursor.base
         if spelled is None:
-            cursor.pass_as_text(_NOT_MEANT)
-            continue
-        said.add(spelled)
-        call.report(cursor)
+            cursor.name = call.name
+            cursor.break_call("a required argument has no value, or a value is a variable or a placeholder")
+        elif said.repeats(spelled):
+            cursor.pass_as_text("the reply contained the call before")
+        else:
+            said.add(spelled)
+            call.report(cursor)
 
 
 def _spell_meant(cursor: Cursor, call: PythonCall, *, is_plain: bool) -> str | None:
