@@ -464,14 +464,8 @@ class Parser(Cursor):
             # No call counts inside thinking, so the parser does not track lines there.
             anywhere = self._lane.closer is not None
             entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
-            improvised = plan.improvised
-            if (
-                improvised is not None
-                and not anywhere
-                and self._begins_line(at)
-                and improvised.begins(self, at) is not False
-            ):
-                entries.append(improvised)
+            if not anywhere and plan.improvised is not None and self._may_improvise(plan.improvised, at):
+                entries.append(plan.improvised)
             if entries:
                 self._release(tile_start)
                 self._try(entries, tile_start, last, marker)
@@ -490,6 +484,9 @@ class Parser(Cursor):
         self._scan_from = at + 1
         self._after_call = False
         return True
+
+    def _may_improvise(self, improvised: Entry, at: int) -> bool:
+        return self._begins_line(at) and improvised.begins(self, at) is not False
 
     def _find_repeated(self, marker: str, at: int) -> int | None:
         """Return the last of several equal openers in a row; None if more text is needed. The others are residue."""

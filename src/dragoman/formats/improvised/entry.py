@@ -7,7 +7,7 @@ import re
 from dragoman.formats.cursor import IMPROVISED, Cursor, Markers, NotACall, Reader
 from dragoman.formats.improvised.reader import LABEL_SET, ImprovisedReader, begins_pairs
 from dragoman.formats.json_reader import run_to
-from dragoman.formats.loose.candidates import OfferedNames
+from dragoman.formats.loose.candidates import Found, OfferedNames
 from dragoman.formats.template import NamedLine
 from dragoman.toolset import Toolset
 
@@ -118,3 +118,25 @@ class Improvised(NamedLine):
 
     def _begins(self, reader: ImprovisedReader, cursor: Cursor, *, is_first: bool) -> bool | None:
         return reader.begins(cursor.text, cursor.position, final=cursor.final, is_first=is_first)
+
+
+_may_be_call = re.compile(r"\s*(?:[{\[\"`]|[\w.\-:]+[ \t]*[({])").match
+
+
+def read_message(text: str, tools: Toolset | None) -> list[Found]:
+    """Read a message that is an improvised call, as `auto` does; the engine of loose mode has read the marked ones."""
+    start = len(text) - len(text.lstrip())
+    if tools is None or len(text) > LONGEST or _may_be_call(text) is None or not tools.is_mentioned(text):
+        return []
+    if text[start].isalpha() and text.rstrip().endswith(")") and ".call(" not in text:
+        return []  # a closed call in Python, which the scanner has judged
+    reader = ImprovisedReader(OfferedNames(tools))
+    if not reader.may_begin(text, start, is_first=True) or not reader.begins(text, start, final=True, is_first=True):
+        return []
+    found: list[Found] = []
+    for call in reader.read(text, start, is_first=True):
+        read = call.arguments
+        repairs, changes = tuple(read.repairs), tuple(read.changes)
+        found.append(Found(start, call.end, call.name, read.values, call.region, repairs, changes, True))
+        start = call.end
+    return found

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from dragoman.events import ArgumentsDelta, CallBroken, CallEnded, CallStarted, Event, TextDelta
 from dragoman.formats.cursor import Cursor
-from dragoman.formats.improvised.entry import LONGEST
-from dragoman.formats.improvised.reader import ImprovisedReader
 from dragoman.formats.loose import Found, find_calls
-from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.nonce import NONCE, STALE_NONCE
 from dragoman.formats.notation import write_strict_json
 from dragoman.formats.parser import Parser
@@ -27,15 +24,16 @@ from dragoman.toolset import Toolset
 from dragoman.types import Provenance, ToolCall
 
 _bracket = re.compile(r"[(\[{`]").search
-_may_be_call = re.compile(r"\s*(?:[{\[\"`]|[\w.\-:]+[ \t]*[({])").match
 _BLANK_LIMIT = 1000
 
 
 class LooseParser:
     """A stage that turns pieces of text into events, including calls without markers."""
 
-    def __init__(self, engine: Parser) -> None:
+    def __init__(self, engine: Parser, read_message: Callable[[str, Toolset | None], list[Found]]) -> None:
+        """`read_message` reads a message that the scanner cannot read."""
         self._engine = engine
+        self._read_message = read_message
         self._seen: list[Event] = []  # everything so far, for the final scan
         self._held: list[Event] = []
         self._holding = False
@@ -106,7 +104,7 @@ class LooseParser:
 
     def _find(self) -> list[Found]:
         text = "".join([event.text for event in self._seen if isinstance(event, TextDelta)])
-        return find_calls(text, self._engine.tools) or _read_message(text, self._engine.tools)
+        return find_calls(text, self._engine.tools) or self._read_message(text, self._engine.tools)
 
     def _insert(self, found: list[Found]) -> list[Event]:
         """Return the held events, with the calls in place of their text."""
@@ -179,25 +177,6 @@ class LooseParser:
             ArgumentsDelta(index, write_strict_json(call.arguments)),
             CallEnded(index, call),
         ]
-
-
-def _read_message(text: str, tools: Toolset | None) -> list[Found]:
-    """Read a message that is an improvised call, as `auto` does; the engine of loose mode has read the marked ones."""
-    start = len(text) - len(text.lstrip())
-    if tools is None or len(text) > LONGEST or _may_be_call(text) is None or not tools.is_mentioned(text):
-        return []
-    if text[start].isalpha() and text.rstrip().endswith(")") and ".call(" not in text:
-        return []  # a closed call in Python, which the scanner has judged
-    reader = ImprovisedReader(OfferedNames(tools))
-    if not reader.may_begin(text, start, is_first=True) or not reader.begins(text, start, final=True, is_first=True):
-        return []
-    found: list[Found] = []
-    for call in reader.read(text, start, is_first=True):
-        read = call.arguments
-        repairs, changes = tuple(read.repairs), tuple(read.changes)
-        found.append(Found(start, call.end, call.name, read.values, call.region, repairs, changes, True))
-        start = call.end
-    return found
 
 
 def find_more(events: Sequence[Event], tools: Toolset | None, plan: Plan) -> list[ToolCall]:
