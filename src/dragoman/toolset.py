@@ -17,6 +17,15 @@ _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 
 def fold(name: str) -> str:
     """Return a name without case, dashes, underscores and dots. Only ASCII case is folded: homoglyphs stay distinct."""
+    return _fold_name(name) if len(name) <= _LONGEST_KEPT else name.translate(_FOLD)
+
+
+_LONGEST_KEPT = 64
+
+
+@lru_cache(maxsize=4096)
+def _fold_name(name: str) -> str:
+    # The names of tools and parameters return with every reply.
     return name.translate(_FOLD)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from tests.formats.strategies import NAMES, PLAIN, TOOLS, try_render
 from tests.tables import each_row
@@ -78,3 +79,44 @@ def test_a_stray_send_tag_makes_a_call_malformed_and_not_truncated() -> None:
 @each_row("name", NAMES)
 def test_a_cut_call_is_reported_as_truncated(name: str) -> None:
     assert {read_broken(broken).kind for _, broken in _cuts(name)} <= {"truncated"}
+
+
+def test_a_name_at_the_end_is_a_call_only_of_a_tool_without_parameters() -> None:
+    def read(text: str, *tools: dict[str, Any]) -> list[Any]:
+        calls = formats.parse(
+            text, tools=[{"name": name, "parameters": schema} for tool in tools for name, schema in tool.items()]
+        ).calls
+        return [(call.name, call.arguments, call.repairs) for call in calls]
+
+    free: dict[str, Any] = {"type": "object"}
+    bound = {"type": "object", "properties": {"city": {"type": "string"}}}
+    closed = [("list_tides", {}, ("closed_wrapper",))]
+    assert read("[TOOL_CALLS]list_tides", {"list_tides": free}) == closed
+    assert read("Now.[TOOL_CALLS] list_tides\n", {"list_tides": free, "log_dive": bound}) == closed
+    assert read("[TOOL_CALLS]list_tides", {"list_tides": bound}) == []
+    assert read("[TOOL_CALLS]list_tides", {"list_tides": free, "list_tides_of": free}) == [], "it may be cut"
+    assert read("[TOOL_CALLS]list_tide", {"list_tides": free}) == []
+    assert read("[TOOL_CALLS]list_tides and more", {"list_tides": free}) == []
+    assert read("[TOOL_CALLS]other", {"list_tides": free}) == []
+
+
+UNCLOSED = {
+    "harmony": '<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{{"city": "Oslo"}}',
+    "kimi_k2": "<|tool_calls_section_begin|><|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>"
+    '{{"city": "Oslo"}}<|tool_calls_section_end|>',
+    "hermes": '<tool_call>\n{{"name": "{name}", "arguments": {{"city": "Oslo"}}}}',
+}
+
+
+def test_an_unclosed_call_is_a_call_only_of_an_offered_tool() -> None:
+    tools = [{"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]
+    wrong: dict[str, Any] = {}
+    for format_name, text in UNCLOSED.items():
+        for way in (format_name, "auto"):
+            known = formats.parse(text.format(name="get_weather"), way, tools)
+            unknown = formats.parse(text.format(name="get_time"), way, tools)
+            free = formats.parse(text.format(name="get_time"), way)
+            seen = [len(known.calls), len(unknown.calls), len(unknown.broken), len(free.calls)]
+            if seen != [1, 0, 1, 1]:
+                wrong[f"{format_name} as {way}"] = seen
+    assert not wrong

@@ -73,9 +73,10 @@ def parser(
     )
     if not loose:
         return engine
+    from dragoman.formats.improvised.entry import read_message
     from dragoman.formats.loose.stage import LooseParser
 
-    return LooseParser(engine)
+    return LooseParser(engine, read_message)
 
 
 def parse(

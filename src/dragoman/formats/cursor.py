@@ -20,7 +20,8 @@ from dragoman.events import (
     TextDelta,
     ThinkingDelta,
 )
-from dragoman.formats.envelope import ARGUMENT_KEYS, NoCall, fits, properties_of, read_arguments, required_of
+from dragoman.formats.envelope import required_of, unwrap_arguments
+from dragoman.formats.meaning import Said
 from dragoman.toolset import Toolset, fold, without_namespace
 from dragoman.types import JsonObject, Provenance, Tool, ToolCall
 
@@ -102,7 +103,7 @@ class Markers:
             gates = [*self._line_gate, *_branches(grow(self._line_words), partial=partial)]
             if partial:
                 gates.insert(0, rf"\S{{0,{_LINE_START}}}\Z")
-            branches += [rf"\n(?=[ \t]*(?:{'|'.join(gates)}))"] if gates else []
+            branches += [rf"\n(?=[ \t]*+(?:{'|'.join(gates)}))"] if gates else []
         # Every branch begins with a literal character, so the search can skip to the next one of these.
         pattern = re.compile("|".join(branches))
         if partial:
@@ -167,7 +168,6 @@ BLANK_LIMIT = 256
 
 skip_blanks = re.compile(r"[ \t\r\n]*").match  # the white space of JSON; other blanks are data
 escape = json.encoder.encode_basestring  # a JSON string with its quotes; non-ASCII characters stay as they are
-_SCHEMA_KEYS = frozenset(("type", "properties", "required", "additionalProperties"))
 write_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -222,6 +222,7 @@ class Cursor:
         "refusing",
         "region",
         "repairs",
+        "said",
         "section",
         "started",
         "text",
@@ -251,6 +252,7 @@ class Cursor:
         self._mark = 0
         self._tile_start = 0
         self.ids: set[str] = set()
+        self.said: Said | None = None  # the calls without a marker, which must not be repeated
         self.section: Any = None  # the entry of the section in which this text is
         self.improvised: Any = None  # the reader of improvised calls, which knows what this text has cost so far
 
@@ -447,12 +449,16 @@ class Cursor:
             self.start_call(name, call_id)
             self.delta(write_json(arguments))
         if tool is not None and tool.parameters:
-            if len(arguments) == 1 or "properties" in arguments:
-                arguments = self._unwrap(arguments, tool)
-            elif len(arguments) == 2 and "name" in arguments:
-                arguments = self._unwrap_call(arguments, tool)
+            arguments, rules = unwrap_arguments(arguments, tool, self.find_tool)
+            self.repair(*rules)
             fitted = coerce(arguments, tool.parameters)
             arguments, changes = fitted.value, changes + fitted.changes
+        if tool is None and not self.refusing and self._lacks_end():
+            self.break_call(
+                "no tool of this name is offered, and the call is not closed: its arguments may be incomplete",
+                is_cut=self.final and self.position == len(self.text),
+            )
+            return
         raw, span = self._close_tile()
         if has_surrogate(raw):
             arguments = without_surrogates(arguments)
@@ -476,41 +482,11 @@ class Cursor:
             self.index += 1
         self._reset_call()
 
-    def _unwrap(self, arguments: JsonObject, tool: Tool) -> JsonObject:
-        """{"input": {"city": "Oslo"}} for a tool with a parameter `city` and no `input`: return the inner object.
-
-        A model that copies the schema writes {"type": "object", "properties": {"city": "Oslo"}}.
-        """
-        properties = properties_of(tool)
-        copied = arguments.get("properties")
-        if isinstance(copied, dict) and "properties" not in properties and arguments.keys() <= _SCHEMA_KEYS:
-            if not copied or not properties or not fits(copied, tool):
-                return arguments
-            self.repair("unwrapped_arguments")
-            return copied
-        key, inner = next(iter(arguments.items()))
-        if len(arguments) > 1 or key not in ARGUMENT_KEYS or key in properties:
-            return arguments
-        try:
-            found, _ = read_arguments(inner)
-        except NoCall:
-            return arguments
-        if not found or not properties.keys() >= found.keys():
-            return arguments
-        self.repair("unwrapped_arguments")
-        return found
-
-    def _unwrap_call(self, arguments: JsonObject, tool: Tool) -> JsonObject:
-        """{"name": "search", "arguments": {...}} as the arguments of `search` itself: return the inner object."""
-        name, properties = arguments["name"], properties_of(tool)
-        key = next((key for key in ARGUMENT_KEYS if key in arguments), "")
-        inner = arguments.get(key)
-        if not isinstance(name, str) or not isinstance(inner, dict) or key in properties or "name" in properties:
-            return arguments
-        if self.find_tool(name) is not tool:
-            return arguments
-        self.repair("unwrapped_call")
-        return inner
+    def _lacks_end(self) -> bool:
+        """Whether nothing behind the arguments shows that the call is over; only a schema could show it then."""
+        if self.tools is None or "closed_wrapper" not in self.repairs:
+            return False
+        return not self.since(Mark(0, self._tile_start)).rstrip().endswith((">", "```"))
 
     def break_call(self, why: str, *, is_cut: bool = False) -> None:
         """Report the tile as a broken call. It is cut if the text ended before the call did."""

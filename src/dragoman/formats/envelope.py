@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ NEST_KEYS = ("function", "function_call", "tool_call", "tool", "functionCall", "
 WRAPPER_NAMES = frozenset(("tool_call", "toolcall", "tool-call", "function_call", "functioncall", "tool", "call"))
 _LABEL_KEYS = frozenset((*ID_KEYS, "type", "role", "index"))
 """Members that describe the envelope and hold no argument."""
+_SCHEMA_KEYS = frozenset(("type", "properties", "required", "additionalProperties"))
 KNOWN_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *LIST_KEYS, *NEST_KEYS, *_LABEL_KEYS, "content", "text"))
 
 
@@ -251,3 +253,55 @@ def read_arguments(value: Any, *, encoded: bool = False) -> tuple[JsonObject, tu
         type(value), "no object"
     )
     raise NoCall(f"the arguments are {kind}, not an object", broken=True)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Arguments inside an object of their own, which is not a parameter of the tool.
+
+
+def unwrap_arguments(
+    arguments: JsonObject, tool: Tool, find: Callable[[str], Tool | None]
+) -> tuple[JsonObject, tuple[str, ...]]:
+    """Return the arguments without an envelope around them, and the repairs."""
+    if len(arguments) == 1 or "properties" in arguments:
+        return _unwrap_object(arguments, tool)
+    if len(arguments) == 2 and "name" in arguments:
+        return _unwrap_call(arguments, tool, find)
+    return arguments, ()
+
+
+def _unwrap_object(arguments: JsonObject, tool: Tool) -> tuple[JsonObject, tuple[str, ...]]:
+    """{"input": {"city": "Oslo"}} for a tool with a parameter `city` and no `input`: return the inner object.
+
+    A model that copies the schema writes {"type": "object", "properties": {"city": "Oslo"}}.
+    """
+    properties = properties_of(tool)
+    copied = arguments.get("properties")
+    if isinstance(copied, dict) and "properties" not in properties and arguments.keys() <= _SCHEMA_KEYS:
+        if not copied or not properties or not fits(copied, tool):
+            return arguments, ()
+        return copied, ("unwrapped_arguments",)
+    key, inner = next(iter(arguments.items()))
+    if len(arguments) > 1 or key not in ARGUMENT_KEYS or key in properties:
+        return arguments, ()
+    try:
+        found, _ = read_arguments(inner)
+    except NoCall:
+        return arguments, ()
+    if not found or not properties.keys() >= found.keys():
+        return arguments, ()
+    return found, ("unwrapped_arguments",)
+
+
+def _unwrap_call(
+    arguments: JsonObject, tool: Tool, find: Callable[[str], Tool | None]
+) -> tuple[JsonObject, tuple[str, ...]]:
+    """{"name": "search", "arguments": {...}} as the arguments of `search` itself: return the inner object."""
+    name, properties = arguments["name"], properties_of(tool)
+    key = next((key for key in ARGUMENT_KEYS if key in arguments), "")
+    inner = arguments.get(key)
+    if not isinstance(name, str) or not isinstance(inner, dict) or key in properties or "name" in properties:
+        return arguments, ()
+    if find(name) is not tool:
+        return arguments, ()
+    return inner, ("unwrapped_call",)

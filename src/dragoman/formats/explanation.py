@@ -8,6 +8,7 @@ from dragoman.errors import nearest
 from dragoman.events import CallBroken, CallEnded, CallRefused, Event, TextDelta
 from dragoman.formats.cursor import IMPROVISED
 from dragoman.formats.improvised.attempts import find_attempts
+from dragoman.formats.improvised.entry import read_message
 from dragoman.formats.loose import find_calls
 from dragoman.formats.loose.stage import LooseParser
 from dragoman.formats.parser import Attempt, Parser
@@ -26,7 +27,7 @@ def explain(text: str, plan: Plan, tools: Toolset | None, *, loose: bool = False
     """Return what the parser did with every opener and near miss, in the order of the text."""
     attempts: list[Attempt] = []
     engine = Parser(plan, tools, attempts=attempts)
-    stage = LooseParser(engine) if loose else engine
+    stage = LooseParser(engine, read_message) if loose else engine
     events = stage.feed(text) + stage.close()
     taken = [explanation for event in events if (explanation := _explain_event(event)) is not None]
     covered = [explanation.span for explanation in taken]

@@ -316,7 +316,9 @@ class Parser(Cursor):
                     self._wakes, self._kind = self.quiet
             elif self._lane.closer is not None:
                 self._wakes, self._kind = self._lane.markers.wakes, "thinking"
-            elif not (self._after_call or self._at_gate or (self._line_is_blank and self._plan.lines.watched)):
+            elif self.said is None and not (
+                self._after_call or self._at_gate or (self._line_is_blank and self._plan.lines.watched)
+            ):
                 self.forget()
                 self._text_wakes = self._lane.markers.wakes
 
@@ -371,8 +373,8 @@ class Parser(Cursor):
             is_whole = self.final and not self.base and tools is not None
             self._mentions = not is_whole or (
                 tools is not None
-                and tools.is_mentioned(text)
                 and any([not entry.may_occur or entry.may_occur(text) for entry in self._plan.lines.entries])
+                and tools.is_mentioned(text)
             )
         return self._mentions
 
@@ -462,7 +464,7 @@ class Parser(Cursor):
             # No call counts inside thinking, so the parser does not track lines there.
             anywhere = self._lane.closer is not None
             entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
-            if plan.improvised is not None and not anywhere and self._begins_line(at):
+            if not anywhere and plan.improvised is not None and self._may_improvise(plan.improvised, at):
                 entries.append(plan.improvised)
             if entries:
                 self._release(tile_start)
@@ -482,6 +484,9 @@ class Parser(Cursor):
         self._scan_from = at + 1
         self._after_call = False
         return True
+
+    def _may_improvise(self, improvised: Entry, at: int) -> bool:
+        return self._begins_line(at) and improvised.begins(self, at) is not False
 
     def _find_repeated(self, marker: str, at: int) -> int | None:
         """Return the last of several equal openers in a row; None if more text is needed. The others are residue."""
@@ -550,6 +555,8 @@ class Parser(Cursor):
 
     def _watch_line(self, piece: str) -> None:
         """Track whether the current line, and the message, are still blank."""
+        if self.said is not None:
+            self.said.hear(piece)
         newline = piece.rfind("\n")
         blank = not piece[newline + 1 :].strip(" \t")
         self._line_is_blank = blank and (newline >= 0 or self._line_is_blank)

@@ -406,7 +406,7 @@ class Plan:
         seen = {(entry.openers, entry.source) for entries in self.openers.values() for entry in entries}
         for entry in row_entries:
             if not entry.openers:
-                if not self._takes_unmarked and not entry.keeps_envelope:
+                if not self._takes_unmarked and not entry.is_read_loosely:
                     continue
                 (self.line_entries if entry.place == "line" else self.message_entries).append(entry)
             elif (entry.openers, entry.source) not in seen or not entry.source:

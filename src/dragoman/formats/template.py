@@ -187,8 +187,8 @@ class Entry(ABC):
     line_is_named = False
     line_labels: Collection[str] = ()
     """Words other than names that may begin its line."""
-    keeps_envelope = False
-    """Loose mode would lose a part of the envelope: ids, or text next to the calls."""
+    is_read_loosely = False
+    """Loose mode uses this entry of `auto`: its scanner cannot read the notation, or would lose ids or text."""
 
     may_occur: Callable[[str], bool] | None = None
     """For entries without openers: whether a complete text may contain such a call. False saves all attempts."""

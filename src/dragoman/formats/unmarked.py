@@ -6,6 +6,7 @@ import re
 from collections.abc import Generator
 
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader
+from dragoman.formats.envelope import properties_of, required_of
 from dragoman.formats.json_reader import HeldCalls, JsonBody, read_calls, read_object, report, report_held, run_to
 from dragoman.formats.steps import EndLine, Scope
 from dragoman.formats.template import Entry, Place, UnmarkedEntry
@@ -26,7 +27,7 @@ class WholeMessage(UnmarkedEntry):
     """A message that is one or several JSON calls and nothing else."""
 
     start, growing_start = _json_begins, _json_may_begin
-    keeps_envelope = True  # ids and the text next to the calls, which loose mode would lose
+    is_read_loosely = True
 
     def __init__(self, format_name: str) -> None:
         self.format = format_name
@@ -209,6 +210,38 @@ class ToolsTag(Entry):
         else:
             raise NotACall("there is more than a call between the tags")
         report(cursor, call)
+
+
+class LoneName(Entry):
+    """A marker and a name with which the reply ends: a complete call, if the tool has no parameters.
+
+    If another offered name begins in the same way, the text may be the beginning of that one.
+    """
+
+    _lone = re.compile(r"[ \t]*([^\W\d][\w.\-]{0,199})\s*\Z").match
+    _growing = re.compile(r"[ \t]*(?:[^\W\d][\w.\-]{0,199}\s{0,200})?\Z").match
+
+    def __init__(self, format_name: str, opener: str) -> None:
+        self.format = format_name
+        self.openers = (opener,)
+        self._opener = Markers(self.openers)
+
+    def read(self, cursor: Cursor) -> Reader:
+        yield from cursor.expect(self._opener)
+        while not cursor.final and self._growing(cursor.text, cursor.position) is not None:
+            yield
+        match = self._lone(cursor.text, cursor.position) if cursor.final else None
+        if match is None or cursor.tools is None:
+            raise NotACall("the reply does not end with the name of a tool")
+        name = match[1]
+        if [offered for offered in cursor.tools.names if offered.startswith(name)] != [name]:
+            raise NotACall("no tool of this name is offered, or a longer name begins like that")
+        tool = cursor.tools.find(name)
+        if properties_of(tool) or required_of(tool):
+            raise NotACall("the arguments of the tool are missing")
+        cursor.position = len(cursor.text)
+        cursor.repair("closed_wrapper")
+        cursor.finish_call(name, {})
 
 
 class NameThenBraces(UnmarkedEntry):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.formats.plan import compile_entry
 from dragoman.formats.readers.python import MarkedCalls
 from dragoman.formats.template import THINK, Format
-from dragoman.formats.unmarked import JsonAnywhere, NoisyTag, ToolsTag
+from dragoman.formats.unmarked import JsonAnywhere, LoneName, NoisyTag, ToolsTag
 
 
 def _plain_bars(*literals: str) -> dict[str, tuple[str, ...]]:
@@ -31,8 +31,11 @@ DEEPSEEK_SPELLINGS = _plain_bars(
     "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
     "<｜tool▁sep｜>",
     "<｜tool▁call▁end｜>",
-    "```<｜tool▁call▁end｜>",
 )
+_FENCE_END = "```<｜tool▁call▁end｜>"
+_FENCE_ENDS = (_FENCE_END, *_plain_bars(_FENCE_END)[_FENCE_END])
+# Some write the end of the call on a line of its own.
+DEEPSEEK_SPELLINGS[_FENCE_END] = (*_FENCE_ENDS[1:], *(end.replace("```", "```\n") for end in _FENCE_ENDS))
 DEEPSEEK_DROP = ("<｜end▁of▁sentence｜>", "<|end▁of▁sentence|>", "<｜tool▁outputs▁begin｜>")
 _TAG_CLOSERS = (
     "</toolcall>",
@@ -122,6 +125,7 @@ ROWS: tuple[Format, ...] = (
         name="mistral",
         template="[TOOL_CALLS] {calls}{?[/TOOL_CALLS]?}",
         also=("[TOOL_CALLS]{name}{?[CALL_ID]{id}?}{?[ARGS]?}{args}",),
+        entries=(LoneName("mistral", "[TOOL_CALLS]"),),
         thinking=(("[THINK]", "[/THINK]"), *THINK),
         named_entries=(JsonAnywhere("mistral"),),
         aliases=("mistral_v3",),
@@ -132,6 +136,7 @@ ROWS: tuple[Format, ...] = (
         name="mistral_v11",
         template="[TOOL_CALLS]{name}{?[CALL_ID]{id}?}{?[ARGS]?}{args}",
         also=("[TOOL_CALLS] {calls}{?[/TOOL_CALLS]?}",),
+        entries=(LoneName("mistral_v11", "[TOOL_CALLS]"),),
         thinking=(("[THINK]", "[/THINK]"), *THINK),
         separator="",
         family="C",

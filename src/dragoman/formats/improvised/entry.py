@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from dragoman.formats.cursor import IMPROVISED, Cursor, Markers, NotACall, Reader
-from dragoman.formats.improvised.reader import LABEL_SET, ImprovisedReader
+from dragoman.formats.improvised.reader import LABEL_SET, ImprovisedReader, begins_pairs
 from dragoman.formats.json_reader import run_to
-from dragoman.formats.loose.candidates import OfferedNames
+from dragoman.formats.loose.candidates import Found, OfferedNames
 from dragoman.formats.template import NamedLine
 from dragoman.toolset import Toolset
 
@@ -20,26 +20,31 @@ _gate = re.compile(_GATE).match
 _growing_gate = re.compile(r"(?:`{1,2}|~{1,2}|&|[^\W\d][\w.\-:]{0,200}[ \t]{0,200}(?:to?)?)\Z").match
 _python_list = re.compile(r"\[[^\W\d][\w.\\]*\(").match
 """Matches the beginning of a list of calls in Python, which other formats read."""
-_marks = re.compile(
-    rf"""</ | \[/ | \|> | ｜> | \n[ \t]*+(?:
+_LABELS = "|".join(sorted(LABEL_SET, key=len, reverse=True))
+_FIRST = "".join(sorted({label[0] + label[0].upper() for label in LABEL_SET}))
+_line_marks = re.compile(
+    rf"""\n[ \t]*+(?!\s)(?:
       [@/!$|｜<] | &[lq#] | \{{\{{
     | \[(?: \[ | [ \t\r\n]+[^\s{{"'\d\-\]] | (?![^\W\d][\w.\\]*\()[^\W\d_] )
     | (?:`{{3}}|~{{3}})(?!(?:python|py|json|javascript|js|bash|sh|text|xml|html|java|sql|yaml)?[ \t]*\r?(?:\n|\Z))
     | [\u2000-\U0010ffff]
     | [^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)
     | [^\W\d][\w.\-]*+[:/][^\W\d]
-    | (?i:(?:(?:{"|".join(sorted(LABEL_SET, key=len, reverse=True))})\b[ \t]*){{1,3}}[:=\]|>}}"'])
+    | (?=[{_FIRST}])(?i:(?:(?:{_LABELS})\b[ \t]*){{1,3}}[:=\]|>}}"'])
     )""",
     re.VERBOSE,
 ).search
-"""Finds what makes a call a marked one. Every branch begins with a literal, so that the search is fast."""
+"""Finds the beginning of a line that makes a call a marked one. It begins with a literal, so the search is fast."""
 _nonce_end = Markers(["</tool_call>"])
 LONGEST = 262_144
 """The maximal number of characters that the parser holds until the call is read."""
 
 
 def _has_marks(text: str) -> bool:
-    return text.lstrip()[:1] == '"' or _marks("\n" + text.lstrip()) is not None
+    if "</" in text or "|>" in text or "[/" in text or "｜>" in text or begins_pairs(text) is not None:
+        return True
+    lines = "\n" + text.lstrip()
+    return lines[1:2] == '"' or _line_marks(lines) is not None
 
 
 class Improvised(NamedLine):
@@ -113,3 +118,25 @@ class Improvised(NamedLine):
 
     def _begins(self, reader: ImprovisedReader, cursor: Cursor, *, is_first: bool) -> bool | None:
         return reader.begins(cursor.text, cursor.position, final=cursor.final, is_first=is_first)
+
+
+_may_be_call = re.compile(r"\s*(?:[{\[\"`]|[\w.\-:]+[ \t]*[({])").match
+
+
+def read_message(text: str, tools: Toolset | None) -> list[Found]:
+    """Read a message that is an improvised call, as `auto` does; the engine of loose mode has read the marked ones."""
+    start = len(text) - len(text.lstrip())
+    if tools is None or len(text) > LONGEST or _may_be_call(text) is None or not tools.is_mentioned(text):
+        return []
+    if text[start].isalpha() and text.rstrip().endswith(")") and ".call(" not in text:
+        return []  # a closed call in Python, which the scanner has judged
+    reader = ImprovisedReader(OfferedNames(tools))
+    if not reader.may_begin(text, start, is_first=True) or not reader.begins(text, start, final=True, is_first=True):
+        return []
+    found: list[Found] = []
+    for call in reader.read(text, start, is_first=True):
+        read = call.arguments
+        repairs, changes = tuple(read.repairs), tuple(read.changes)
+        found.append(Found(start, call.end, call.name, read.values, call.region, repairs, changes, True))
+        start = call.end
+    return found

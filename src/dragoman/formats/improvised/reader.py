@@ -146,6 +146,12 @@ class _More(Exception):
     """The text ends before the decision."""
 
 
+begins_pairs = re.compile(r"\s*[\w.\-]+(?:[ \t]\w+)?[ \t]*(?:[:=][^({\n]*)?(?:\n(?!\s*[({\[])|\Z)").match
+"""Matches a message whose first line is a pair or a lone word without brackets, as calls in lines of pairs begin."""
+_SCANNED = ("json", "python")
+"""The notations that the loose scanner reads without markup."""
+
+
 class ImprovisedReader:
     """Reads calls of the offered tools."""
 
@@ -167,7 +173,9 @@ class ImprovisedReader:
         if name is None:
             return False
         # Without markup before the name, only a closing tag makes it a marked call.
-        return name.head.marked or not self._marked_only or not final or self._work.may_close(text, at)
+        if name.head.marked or not self._marked_only or not final:
+            return True
+        return (is_first and begins_pairs(text) is not None) or self._work.may_close(text, at)
 
     def may_begin(self, text: str, at: int, *, is_first: bool) -> bool:
         """Whether a line of a complete text may begin a call: a look at its first characters rejects most lines."""
@@ -175,7 +183,9 @@ class ImprovisedReader:
         if character in ("`", "~") and not is_first:
             fence = _fence(text, at)
             return fence is not None and (fence[2].lower() in _CALL_LABELS or self._labelled(fence[2]) is not None)
-        return not self._marked_only or _unmarked(text, at) is None or self._work.may_close(text, at)
+        if not self._marked_only or _unmarked(text, at) is None:
+            return True
+        return (is_first and begins_pairs(text) is not None) or self._work.may_close(text, at)
 
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
         """Return the tool that a line of a complete text seems to call; None if it calls none."""
@@ -223,7 +233,7 @@ class ImprovisedReader:
         if not _ends_line(text, end) and not self._continues(text, end):
             return []
         region = _region(text, end, head, last, stated[-1].tool)
-        if region is None or (self._marked_only and region != "marked"):
+        if region is None or (self._marked_only and region != "marked" and last.notation in _SCANNED):
             return []
         if not all(fit(one.arguments, one.tool) and not has_placeholder(one.arguments.values) for one in stated):
             return []

@@ -13,11 +13,6 @@ from dragoman.types import Change, JsonObject, Tool
 # --------------------------------------------------------------------------------------------------------------------
 # The results of the loose scanner, and its intermediate values.
 
-TYPE_NAMES = frozenset(
-    ("str", "string", "int", "integer", "float", "number", "bool", "boolean", "list", "array", "dict", "object", "any")
-)
-"""Names of types: a value that is one belongs to a signature or a definition."""
-
 _NAME = re.compile(r"[^\W\d](?:[\w.\-/:]|\\_)*")
 
 

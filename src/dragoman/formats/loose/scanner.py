@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from dragoman.args.coercion import coerce
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.formats.envelope import properties_of, required_of
+from dragoman.formats.envelope import unwrap_arguments
 from dragoman.formats.loose.calls import (
     DEFINED_BODY,
     OPENING,
@@ -27,48 +26,36 @@ from dragoman.formats.loose.calls import (
     read_value,
 )
 from dragoman.formats.loose.candidates import (
-    TYPE_NAMES,
     Candidate,
     Found,
     Group,
     OfferedNames,
     Regions,
 )
+from dragoman.formats.meaning import ANOTHER_MATTER, is_meant, spell
 from dragoman.toolset import Toolset
-from dragoman.types import Change, JsonObject
+from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
 # Coercion of the arguments. Most arguments fit without a change; the schema is prepared only for the others.
 
 
-def fit(arguments: JsonObject, schema: JsonObject) -> tuple[JsonObject, tuple[Change, ...]]:
-    """Return the arguments coerced to the schema, and the changes."""
-    if not schema:
-        return arguments, ()
-    coerced = coerce(arguments, schema)
-    return (coerced.value, coerced.changes) if isinstance(coerced.value, dict) else (arguments, ())
+def _fit(call: Candidate, offered: OfferedNames) -> None:
+    """Unwrap the arguments, and coerce them to the schema."""
+    if not call.tool.parameters:
+        return
+    call.arguments, rules = unwrap_arguments(call.arguments, call.tool, offered.find)
+    call.repairs.extend(rules)
+    coerced = coerce(call.arguments, call.tool.parameters)
+    if isinstance(coerced.value, dict):
+        call.arguments, call.changes = coerced.value, coerced.changes
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The decision which candidates are calls.
 #
-# The name was offered and the arguments could be read. It remains to distinguish a call, its repetition, a signature,
-# a program that uses the name, and an invented continuation of the conversation.
+# The name was offered and the arguments could be read. `meaning.py` states which of them are meant.
 
-# After an answer: the model writes as the user, or starts to write a program.
-ANOTHER_MATTER = re.compile(
-    r"^[ \t]*(?:"
-    r"#{1,6}[ \t]*(?:Instruction|User|Human)\b"
-    r"|(?:User|Human|USER|HUMAN)[ \t]*:"
-    r"|(?:async[ \t]+)?def[ \t]+\w+[ \t]*\(|class[ \t]+\w+[ \t]*[:(]"
-    r"|\#[ \t]*[\w/\-]+\.(?:py|js|ts|md|txt)\b"
-    r")"
-    r"|<\|(?:im_start|start_header_id)\|>[ \t]*user|<\|user\|>|\[INST\]|<start_of_turn>[ \t]*user",
-    re.MULTILINE,
-)
-_PLACEHOLDER = re.compile(r"<[^<>]*>|\.{3}|…|\{[^{}]*\}|\[[^\[\]]*\]|\?+|_+")
-_INNER_CALL = re.compile(r"([^\W\d][\w.\\]*)\(")
-_KIND_NAMES = {"string": frozenset(("string", "str", "text", "any")), "null": frozenset(("null", "none", "any"))}
 _SHELLS = frozenset(("bash", "sh", "shell", "zsh", "console", "powershell", "cmd"))
 _PLAIN_REGIONS = frozenset(("message", "list", "quoted"))
 
@@ -80,8 +67,8 @@ def judge(groups: list[Group], offered: OfferedNames, defined: dict[str, int]) -
     for one in groups:
         calls = [call for call in one.calls if _is_meant(call, one, offered, defined)]
         if len(groups) > 1 and calls:
-            calls = [call for call in calls if _spelled(call) not in said]
-            said.update(map(_spelled, calls))
+            calls = [call for call in calls if spell(call.tool.name, call.arguments) not in said]
+            said.update(spell(call.tool.name, call.arguments) for call in calls)
         one.whole = len(calls) == len(one.calls)
         one.calls = calls
         if calls:
@@ -89,13 +76,9 @@ def judge(groups: list[Group], offered: OfferedNames, defined: dict[str, int]) -
     return kept
 
 
-def _spelled(call: Candidate) -> str:
-    return call.tool.name + repr(sorted(call.arguments.items()))
-
-
 def _is_meant(call: Candidate, one: Group, offered: OfferedNames, defined: dict[str, int]) -> bool:
-    if offered.open and call.shape != "json" and "[" not in one.marks:
-        # Any identifier could be a name, so text that looks like Python is a call only inside a list.
+    if offered.open and call.shape != "json" and "[" not in one.marks and one.region != "message":
+        # Any identifier could be a name, so text that looks like Python is a call only in a list or on its own.
         return False
     if defined.get(call.tool.name, call.start) < call.start:
         return False
@@ -103,42 +86,8 @@ def _is_meant(call: Candidate, one: Group, offered: OfferedNames, defined: dict[
         return False
     if one.fence is not None and one.fence.label in _SHELLS:
         return False  # a command line passes the object to another program
-    arguments = call.arguments
-    properties = properties_of(call.tool)
-    for name in required_of(call.tool):
-        if name not in arguments or (arguments[name] is None and not _accepts(properties.get(name), "null")):
-            return False
-    return "expression_as_text" not in call.repairs or _is_literal(call, one, properties, offered)
-
-
-def _is_literal(call: Candidate, one: Group, properties: dict[str, Any], offered: OfferedNames) -> bool:
-    """Whether the values that are not literals can be read as strings: words and formulas, but no variables.
-
-    In a program or a sentence, a bare word is a variable or a parameter. In a call on its own, it may be a string
-    without quotes, unless it is the name of its own parameter, a type, or the result of another call.
-    """
-    if one.region not in _PLAIN_REGIONS:
-        return False
-    for name, value in call.arguments.items():
-        if not isinstance(value, str):
-            continue
-        if not _accepts(properties.get(name), "string") or value == name or value in TYPE_NAMES:
-            return False
-        inner = _INNER_CALL.search(value)
-        if _PLACEHOLDER.fullmatch(value) or (inner is not None and offered.find(inner[1]) is not None):
-            return False
-    return True
-
-
-def _accepts(schema: Any, kind: str) -> bool:
-    """Whether the `type` of a property accepts a value of that kind."""
-    if not isinstance(schema, dict):
-        return True
-    declared = schema.get("type")
-    if declared is None or (kind == "null" and schema.get("nullable")):
-        return True
-    names = declared if isinstance(declared, list) else [declared]
-    return any(str(name).lower() in _KIND_NAMES[kind] for name in names)
+    is_plain = one.region in _PLAIN_REGIONS
+    return is_meant(call.tool, call.arguments, call.repairs, offered.find, is_plain=is_plain)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -158,7 +107,7 @@ def find_calls(text: str, tools: Toolset | None) -> list[Found]:
     regions = Regions(text, scan.wrappers)
     for candidates in scan.matters():
         for candidate in candidates:
-            candidate.arguments, candidate.changes = fit(candidate.arguments, candidate.tool.parameters)
+            _fit(candidate, offered)
         groups = judge(regions.group(candidates), offered, scan.defined)
         if groups:
             return _found(groups, None if tools is None else True)

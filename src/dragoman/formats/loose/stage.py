@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -30,8 +30,10 @@ _BLANK_LIMIT = 1000
 class LooseParser:
     """A stage that turns pieces of text into events, including calls without markers."""
 
-    def __init__(self, engine: Parser) -> None:
+    def __init__(self, engine: Parser, read_message: Callable[[str, Toolset | None], list[Found]]) -> None:
+        """`read_message` reads a message that the scanner cannot read."""
         self._engine = engine
+        self._read_message = read_message
         self._seen: list[Event] = []  # everything so far, for the final scan
         self._held: list[Event] = []
         self._holding = False
@@ -102,7 +104,7 @@ class LooseParser:
 
     def _find(self) -> list[Found]:
         text = "".join([event.text for event in self._seen if isinstance(event, TextDelta)])
-        return find_calls(text, self._engine.tools)
+        return find_calls(text, self._engine.tools) or self._read_message(text, self._engine.tools)
 
     def _insert(self, found: list[Found]) -> list[Event]:
         """Return the held events, with the calls in place of their text."""
@@ -218,7 +220,7 @@ def _is_unmarked(format: str, raw: str, plan: Plan) -> bool:
     written = raw.lstrip()
     if not readers or written.startswith(tuple(plan.openers)):
         return False
-    kept = (reader for reader in readers if getattr(reader, "keeps_envelope", False))
+    kept = (reader for reader in readers if getattr(reader, "is_read_loosely", False))
     cursor = Cursor(None)
     cursor.text, cursor.final = written, True
     return not any(reader.begins(cursor, 0) for reader in kept)

@@ -99,6 +99,7 @@ class Harmony(Entry):
 class HarmonyRecipient(UnmarkedEntry, Harmony):
     """The first message of a reply. Its `<|start|>assistant` belongs to the prompt, so it begins with the recipient."""
 
+    is_read_loosely = True
     start = re.compile(r"to=[\w.\-]{1,200} {0,9}(?:<\|(?:channel|message|constrain)\|>)")
     growing_start = re.compile(r"t(?:o(?:=[\w.\-]{0,200} {0,9}(?:<(?:\|\w{0,9}\|?)?)?)?)?\Z")
 
@@ -169,6 +170,7 @@ class MuseGlimmer(Entry):
 class MuseGlimmerRecipient(UnmarkedEntry, MuseGlimmer):
     """The first message of a reply; the start of its header belongs to the prompt."""
 
+    is_read_loosely = True
     start = re.compile(r"to=[^\s<>]{1,200}\s{0,9}<\|message\|>")
     growing_start = re.compile(r"t(?:o(?:=[^\s<>]{0,200}\s{0,9}(?:<[|mesag]{0,9})?)?)?\Z")
 

@@ -39,12 +39,21 @@ _pair = re.compile(rf"\s*({_NAME})\s*:").match
 _WORDS = {"true": True, "false": False}
 
 
+_line_anywhere = re.compile(rf"\n[ \t]*+{_line.pattern}").search
+
+
+def _may_contain_lines(text: str) -> bool:
+    return ("/" in text or ">" in text) and _line_anywhere("\n" + text.lstrip()) is not None
+
+
 class GlmLine(UnmarkedEntry):
     """A line that is one call."""
 
     format = "glm_lines"
     place: Place = "line"
     start, growing_start = _line, _growing_line
+    is_read_loosely = True
+    may_occur = staticmethod(_may_contain_lines)
     line_gate = r"[^\W\d][\w.\-]*[ \t]*[/>]"
     line_is_named = True
 

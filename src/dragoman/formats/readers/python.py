@@ -10,8 +10,9 @@ from msgspec import Struct
 from dragoman.args.tolerant import TolerantReader
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.cursor import BrokenCall, Cursor, Mark, Markers, NotACall, PassThrough, Reader, Truncated
-from dragoman.formats.envelope import by_position
+from dragoman.formats.envelope import by_position, unwrap_arguments
 from dragoman.formats.json_reader import JsonBody, read_closed_calls, run_to
+from dragoman.formats.meaning import Said, is_meant, spell
 from dragoman.formats.steps import read_or_skip
 from dragoman.formats.template import Entry, Place, UnmarkedEntry
 from dragoman.types import JsonObject
@@ -492,11 +493,40 @@ _line_over = re.compile(r"[ \t\r]*(?=\n|<|\Z)").match
 _line_may_go_on = re.compile(r"[ \t\r]*\Z").match
 
 
-def report_all(cursor: Cursor, calls: Iterable[tuple[PythonCall, int]]) -> None:
-    """Report calls from the position on. Each gets its own part of the text, up to its end."""
-    for call, end in calls:
+def report_meant(cursor: Cursor, mark: Mark, calls: list[tuple[PythonCall, int]], *, is_plain: bool) -> None:
+    """Report calls from the mark on. Each gets its own part of the text, up to its end.
+
+    A call that is not meant is broken, so that the model is told; a repeated one is text.
+    """
+    said = Said() if cursor.said is None else cursor.said
+    if not cursor.follows_call and not said.begin_group():
+        raise NotACall("the answer was over before the list")
+    meant = [_spell_meant(cursor, call, is_plain=is_plain) for call, _ in calls]
+    if all(spelled is not None and said.repeats(spelled) for spelled in meant):
+        raise NotACall("the reply contained the calls before")
+    cursor.said = said
+    cursor.return_to(mark)
+    for (call, end), spelled in zip(calls, meant, strict=True):
         cursor.position = end - cursor.base
-        call.report(cursor)
+        if spelled is None:
+            cursor.name = call.name
+            cursor.break_call("a required argument has no value, or a value is a variable or a placeholder")
+        elif said.repeats(spelled):
+            cursor.pass_as_text("the reply contained the call before")
+        else:
+            said.add(spelled)
+            call.report(cursor)
+
+
+def _spell_meant(cursor: Cursor, call: PythonCall, *, is_plain: bool) -> str | None:
+    """Return the call in one spelling; None if it is not meant."""
+    tool = cursor.find_tool(call.name)
+    if tool is None:
+        return spell(call.name, call.arguments)  # no tools were given
+    arguments, _ = unwrap_arguments(call.arguments, tool, cursor.find_tool)
+    if not is_meant(tool, arguments, call.rules, cursor.find_tool, is_plain=is_plain):
+        return None
+    return spell(tool.name, arguments)
 
 
 class ListedCalls(UnmarkedEntry):
@@ -527,9 +557,9 @@ class ListedCalls(UnmarkedEntry):
             yield
         if _line_over(cursor.text, cursor.position) is None:
             raise NotACall("the line continues after the list")
-        end = cursor.base + cursor.position
-        cursor.return_to(mark)
-        report_all(cursor, [*held, (call, end)])
+        calls = [*held, (call, cursor.base + cursor.position)]
+        # Only at the start of the message is it certain that the list is not part of a program.
+        report_meant(cursor, mark, calls, is_plain=cursor.begins_message)
 
 
 class MessageCalls(UnmarkedEntry):
@@ -561,9 +591,7 @@ class MessageCalls(UnmarkedEntry):
             last = calls.pop()[0]
             rules = (*last.rules, "markdown_fence") if self._fenced else last.rules
             calls.append((PythonCall(last.name, last.arguments, rules), cursor.base + cursor.position))
-        # The message contains only calls.
-        cursor.return_to(mark)
-        report_all(cursor, calls)
+        report_meant(cursor, mark, calls, is_plain=not self._fenced)
 
     def _goes_on(self, cursor: Cursor) -> Generator[None, None, bool]:
         """Whether another call follows, on a line of its own or after a separator."""

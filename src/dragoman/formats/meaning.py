@@ -1,0 +1,116 @@
+"""Which calls without a marker are meant: the name and the arguments alone do not make a call.
+
+`auto` and the loose scanner share these rules, so loose mode reads the lists of calls in Python that `auto` reads.
+It remains to distinguish a call, its repetition, a signature, a program that uses the name, and an invented
+continuation of the conversation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container
+from typing import Any
+
+from dragoman.formats.envelope import properties_of, required_of
+from dragoman.types import JsonObject, Tool
+
+TYPE_NAMES = frozenset(
+    ("str", "string", "int", "integer", "float", "number", "bool", "boolean", "list", "array", "dict", "object", "any")
+)
+"""Names of types: a value that is one belongs to a signature or a definition."""
+
+# After an answer: the model writes as the user, or starts to write a program.
+ANOTHER_MATTER = re.compile(
+    r"^[ \t]*(?:"
+    r"#{1,6}[ \t]*(?:Instruction|User|Human)\b"
+    r"|(?:User|Human|USER|HUMAN)[ \t]*:"
+    r"|(?:async[ \t]+)?def[ \t]+\w+[ \t]*\(|class[ \t]+\w+[ \t]*[:(]"
+    r"|\#[ \t]*[\w/\-]+\.(?:py|js|ts|md|txt)\b"
+    r")"
+    r"|<\|(?:im_start|start_header_id)\|>[ \t]*user|<\|user\|>|\[INST\]|<start_of_turn>[ \t]*user",
+    re.MULTILINE,
+)
+_PLACEHOLDER = re.compile(r"<[^<>]*>|\.{3}|…|\{[^{}]*\}|\[[^\[\]]*\]|\?+|_+")
+_INNER_CALL = re.compile(r"([^\W\d][\w.\\]*)\(")
+_KIND_NAMES = {"string": frozenset(("string", "str", "text", "any")), "null": frozenset(("null", "none", "any"))}
+
+
+def is_meant(
+    tool: Tool,
+    arguments: JsonObject,
+    repairs: Container[str],
+    find: Callable[[str], Tool | None],
+    *,
+    is_plain: bool,
+) -> bool:
+    """Whether all required arguments are there, with values; `is_plain`: the call is not in a program or a sentence."""
+    properties = properties_of(tool)
+    for name in required_of(tool):
+        if name not in arguments or (arguments[name] is None and not _accepts(properties.get(name), "null")):
+            return False
+    return "expression_as_text" not in repairs or (is_plain and _is_literal(arguments, properties, find))
+
+
+def _is_literal(arguments: JsonObject, properties: dict[str, Any], find: Callable[[str], Tool | None]) -> bool:
+    """Whether the values that are not literals can be read as strings: words and formulas, but no variables.
+
+    In a program or a sentence, a bare word is a variable or a parameter. In a call on its own, it may be a string
+    without quotes, unless it is the name of its own parameter, a type, or the result of another call.
+    """
+    for name, value in arguments.items():
+        if not isinstance(value, str):
+            continue
+        if not _accepts(properties.get(name), "string") or value == name or value in TYPE_NAMES:
+            return False
+        inner = _INNER_CALL.search(value)
+        if _PLACEHOLDER.fullmatch(value) or (inner is not None and find(inner[1]) is not None):
+            return False
+    return True
+
+
+def _accepts(schema: Any, kind: str) -> bool:
+    """Whether the `type` of a property accepts a value of that kind."""
+    if not isinstance(schema, dict):
+        return True
+    declared = schema.get("type")
+    if declared is None or (kind == "null" and schema.get("nullable")):
+        return True
+    names = declared if isinstance(declared, list) else [declared]
+    return any(str(name).lower() in _KIND_NAMES[kind] for name in names)
+
+
+def spell(name: str, arguments: JsonObject) -> str:
+    """Return a text that is equal for equal calls."""
+    return name + repr(sorted(arguments.items()))
+
+
+class Said:
+    """The calls without a marker that a reply contains so far, and the text after them.
+
+    Calls in a row form a group. A group may contain a call twice, but a call of an earlier group is a repetition.
+    """
+
+    __slots__ = ("_earlier", "_group", "_text")
+
+    def __init__(self) -> None:
+        self._earlier: set[str] = set()
+        self._group: set[str] = set()
+        self._text: list[str] = []
+
+    def hear(self, text: str) -> None:
+        self._text.append(text)
+
+    def begin_group(self) -> bool:
+        """Begin a group; return False if the text before it turned to another matter, so that the answer was over."""
+        self._earlier |= self._group
+        self._group = set()
+        text = "".join(self._text)
+        is_over = ANOTHER_MATTER.search(text) is not None
+        self._text = [text if is_over else text[text.rfind("\n") + 1 :]]
+        return not is_over
+
+    def repeats(self, spelled: str) -> bool:
+        return spelled in self._earlier
+
+    def add(self, spelled: str) -> None:
+        self._group.add(spelled)
