@@ -126,7 +126,7 @@ def test_an_unknown_name_is_told_with_the_nearest(dragoman) -> None:
         assert (done.code, done.out) == (2, "")
         assert done.err.splitlines() == [
             "error: unknown provider 'opnai'; did you mean 'openai'?",
-            "hint: `dragoman providers` lists the known providers",
+            "hint: write openai, anthropic, gemini, ollama, ...; `dragoman providers` lists all of them",
         ]
 
 
