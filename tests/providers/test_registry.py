@@ -45,7 +45,7 @@ def test_a_provider_is_found_by_name_alias_or_wire(name: str, row: str, wire: st
 def test_an_unknown_provider_is_told_with_the_nearest_and_where_the_known_ones_are() -> None:
     with pytest.raises(UnknownProvider, match="unknown provider 'opnai'; did you mean 'openai'") as caught:
         providers.get("opnai")
-    assert caught.value.next_step == "`dragoman providers` lists the known providers"
+    assert "`dragoman providers` lists all" in caught.value.next_step
 
 
 def test_names_hold_every_row_and_alias() -> None:

@@ -485,6 +485,8 @@ class SettingsWriter:
         if wanted.get("type") != "json_schema" or not isinstance(schema, dict):
             return
         self._taken.add("response_format")
+        if "output_format" in as_dict(self._options.get(WIRE)):
+            return
         compiled = compile_schema(Tool("response_format", "", schema), "anthropic_strict")
         self._losses += compiled.losses
         report_format(wanted, ("name", "description"), self._losses, WIRE)
@@ -548,9 +550,8 @@ def read_settings(body: JsonObject, others: list[Any]) -> dict[str, Any]:
     options.update(_read_choice(body.get("tool_choice"), rest))
     output, older = as_dict(body.get("output_config")), as_dict(body.get("output_format"))
     if older.get("type") == "json_schema" and "format" not in output:
-        # The name of the field while it was a beta. Programs still send it.
+        # The name of the field while it was a beta. Programs still send it, and on this wire it stays as it came.
         output = {**output, "format": older}
-        rest.pop("output_format")
     _read_reasoning(as_dict(body.get("thinking")), output, options, rest)
     metadata = as_dict(body.get("metadata"))
     if isinstance(metadata.get("user_id"), str):
