@@ -82,7 +82,8 @@ class Connection(asyncio.Protocol):
 
 async def load(port: int, path: str, body: bytes, count: int, connections: int) -> tuple[list[float], bytes]:
     """Send requests over some connections. Return the seconds of each, and the last answer."""
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    said = f"host: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    head = f"POST {path} HTTP/1.1\r\n{said}\r\n\r\n"
     request = head.encode() + body
     loop = asyncio.get_running_loop()
     opened = [(await loop.create_connection(Connection, "127.0.0.1", port))[1] for _ in range(connections)]
