@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from operator import add
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from dragoman.events import (
     ArgumentsDelta,
@@ -223,3 +225,8 @@ def _unfold_call(part: ToolCall | InvalidCall, index: int, events: list[Event], 
     why = "; ".join(fault.why for fault in part.faults)
     is_cut = part.kind == "truncated"
     ends.append(CallBroken(part.raw, why, (0, 0), format, part.name, index, part.extra, part.wire_id, is_cut))
+
+
+def add_usage(one: Usage, other: Usage) -> Usage:
+    """Return the sum of two usages."""
+    return Usage(*map(add, astuple(one), astuple(other)))

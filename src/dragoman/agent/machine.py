@@ -87,7 +87,7 @@ from dragoman.agent.protocol import (
 )
 from dragoman.agent.replies import is_empty, judge_failure, only_refused, read_answer, unwrap_answer, write_answer
 from dragoman.agent.requests import RequestBuilder
-from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spending, add_cost, add_usage, end
+from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spending, add_cost, end
 from dragoman.agent.turn import CallNews, CallTurn, MistakeBudget, PermissionState
 from dragoman.agent.watch import Watch, is_starved
 from dragoman.extraction import ConversationContext, Extraction
@@ -95,6 +95,7 @@ from dragoman.extraction.judge import RECOVERED
 from dragoman.extraction.tool_mode import ComposedRequest, Mode, answer_parts, find_breach
 from dragoman.providers.facts import cannot_read_call
 from dragoman.providers.tokens import Estimate
+from dragoman.replies import add_usage
 from dragoman.types import Failure, InvalidCall, Message, Part, Reply, Text, ToolCall, ToolResult, Usage
 
 # --------------------------------------------------------------------------------------------------------------------

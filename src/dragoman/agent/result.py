@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from operator import add
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct, field
-from msgspec.structs import astuple
 
 from dragoman.errors import ConfigError, DragomanError
+from dragoman.replies import add_usage
 from dragoman.types import InvalidCall, Message, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
@@ -248,8 +247,3 @@ class Spending:
 def add_cost(one: float | None, other: float | None) -> float | None:
     """The sum of two costs; None if one of them is unknown."""
     return None if one is None or other is None else one + other
-
-
-def add_usage(one: Usage, other: Usage) -> Usage:
-    """The sum of two usages."""
-    return Usage(*map(add, astuple(one), astuple(other)))

@@ -14,7 +14,6 @@ from typing import IO, Any
 import typer
 
 from dragoman.agent import Agent, Run, RunEvent
-from dragoman.agent.result import add_usage
 from dragoman.agent.resume import read_start
 from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import CommandApprover
@@ -33,6 +32,7 @@ from dragoman.cli.screen import count, exit_code_of, one_line, print_line, print
 from dragoman.cli.signals import reserve_stdin, reserve_stdout
 from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.journal import MemoryJournal
+from dragoman.replies import add_usage
 from dragoman.types import Message, Text, Usage
 
 # ---- input -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from dragoman.agent.result import add_usage
 from dragoman.client.client import Client, open_transport
 from dragoman.client.keys import Secret
 from dragoman.client.models import MetadataClient, lookups_for
@@ -24,7 +23,7 @@ from dragoman.events import Event
 from dragoman.extraction.tool_mode import ComposedRequest, choose_tool_mode, compose, open_reader
 from dragoman.providers import Endpoint, Fact
 from dragoman.providers.prices import Prices
-from dragoman.replies import ReplyFolder
+from dragoman.replies import ReplyFolder, add_usage
 from dragoman.secrets.exchanges import RequestRedactor
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Usage

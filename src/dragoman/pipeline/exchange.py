@@ -31,11 +31,11 @@ from dragoman.extraction.tool_mode import (
     is_written_as_text,
     limit_for,
 )
-from dragoman.pipeline.report import Report, add_usage
+from dragoman.pipeline.report import Report
 from dragoman.pipeline.signatures import SIGNED, ReasoningSigner, restore_reasoning
 from dragoman.pipeline.translator import ReplyTranslator, Verdict
 from dragoman.providers import Endpoint, Fact, learn_from_error
-from dragoman.replies import fold
+from dragoman.replies import add_usage, fold
 from dragoman.toolset import Toolset
 from dragoman.types import (
     FAILURE_CAUSES,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
 from dragoman.extraction import Extraction
 from dragoman.types import Failure, InvalidCall, ToolCall, Usage
@@ -116,14 +116,6 @@ class Report(Struct, omit_defaults=True):
         if self.failure:
             said.append(f"failed: {self.failure}")
         return "; ".join(said)
-
-
-def add_usage(one: Usage, other: Usage) -> Usage:
-    """Return the sum of two usages."""
-    return Usage(*(getattr(one, name) + getattr(other, name) for name in _COUNTS))
-
-
-_COUNTS = tuple(each.name for each in structs.fields(Usage))
 
 
 def _describe(call: FoundCall) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.agent.events import Asked, RunEnded, RunEvent, TurnEnded
-from dragoman.agent.result import add_usage
+from dragoman.replies import add_usage
 from dragoman.types import Usage
 
 _MOST_RUNS = 10_000
