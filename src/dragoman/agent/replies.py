@@ -11,7 +11,6 @@ from dragoman.agent.watch import is_blank
 from dragoman.args import load, repair
 from dragoman.errors import InvalidArguments, InvalidTool
 from dragoman.extraction import Extraction
-from dragoman.providers import Fact, learn_from_error
 from dragoman.tools import bind, tool_from_function, tool_from_schema
 from dragoman.toolset import Toolset
 from dragoman.types import TRANSIENT_FAILURES, Failure, File, Image, Reply, Tool, ToolCall
@@ -44,14 +43,6 @@ def _hint_for(failure: Failure) -> str:
     if failure.status == 404 and "model" in f"{failure.code} {failure.message}".lower():
         return "check the name of the model and the address of the endpoint"
     return as_error(failure).next_step
-
-
-def learn_from(failure: Failure) -> Fact | None:
-    """Return the fact that a failure reveals about the endpoint: it accepts no tools, or needs another wire."""
-    fact = learn_from_error(failure.message, failure.status)
-    if fact is None and failure.body is not None:
-        fact = learn_from_error(failure.body, failure.status)
-    return fact
 
 
 def rejects_tools(failure: Failure) -> bool:

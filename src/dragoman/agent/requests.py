@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.config import RunConfig, SeededNonces
-from dragoman.agent.replies import judge_failure, learn_from, rejects_tools
+from dragoman.agent.replies import judge_failure, rejects_tools
 from dragoman.extraction import Extraction
 from dragoman.extraction.judge import RECOVERED
 from dragoman.extraction.leaks import settle_confirmed
@@ -26,6 +26,7 @@ from dragoman.extraction.tool_mode import (
     rechoose,
 )
 from dragoman.providers import Endpoint, Fact, learn_from_usage
+from dragoman.providers.facts import learn_from_failure
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, InvalidCall, Message, Reply, Request, Text, Tool, ToolCall, ToolModeName
 from dragoman.wire.options import Choice, read_choice
@@ -240,7 +241,7 @@ class RequestBuilder:
         A fact that another run learned while this one waited in a journal also counts, once.
         """
         config, before = self._config, self.endpoint
-        fact = learn_from(failure)
+        fact = learn_from_failure(failure)
         if fact is not None and fact.quirks:
             return self._adopt(fact)
         is_sure = fact is not None

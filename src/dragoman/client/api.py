@@ -34,7 +34,8 @@ from dragoman.extraction.tool_mode import (
     open_reader,
 )
 from dragoman.keywords import known_keywords
-from dragoman.providers import Endpoint, Facts, learn_from_error
+from dragoman.providers import Endpoint, Facts
+from dragoman.providers.facts import learn_from_failure
 from dragoman.replies import ReplyFolder
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, InvalidCall, Message, Reply, RequestOptions, Text, ToolCall, ToolModeName
@@ -113,7 +114,7 @@ def _rejects_tools(question: _Question, failure: Failure) -> bool:
     """Whether the endpoint rejected the native tools, and says so. The fact is kept, and the tools are sent as text."""
     if question.composed.chosen_mode.mode != "native":
         return False
-    fact = learn_from_error(failure.message, failure.status) or learn_from_error(failure.body or "", failure.status)
+    fact = learn_from_failure(failure)
     if fact is None or fact.native_tool_calls is not False:
         return False
     endpoint = question.client.endpoint

@@ -34,7 +34,8 @@ from dragoman.extraction.tool_mode import (
 from dragoman.pipeline.report import Report
 from dragoman.pipeline.signatures import SIGNED, ReasoningSigner, restore_reasoning
 from dragoman.pipeline.translator import ReplyTranslator, Verdict
-from dragoman.providers import Endpoint, Fact, learn_from_error
+from dragoman.providers import Endpoint, Fact
+from dragoman.providers.facts import MOST_CHARACTERS_PER_TOKEN, learn_from_failure
 from dragoman.replies import add_usage, fold
 from dragoman.toolset import Toolset
 from dragoman.types import (
@@ -53,7 +54,6 @@ from dragoman.types import (
     Usage,
 )
 
-_MOST_CHARACTERS_PER_TOKEN = 6
 _MOST_SEARCHES = 4
 _BOUNDARIES = 512
 """The most turns with results in one conversation in text."""
@@ -192,7 +192,7 @@ class Exchange:
     def _try_again(self, failure: Failure, composed: ComposedRequest) -> bool:
         """Prepare another attempt after a failure without output: the tools as text, or the next endpoint."""
         endpoint = composed.chosen_mode.endpoint
-        fact = learn_from_error(failure.message or failure.body, failure.status)
+        fact = learn_from_failure(failure)
         if fact is not None and fact.native_tool_calls is False and composed.chosen_mode.mode == "native":
             self._backend = replace(self._backend, tool_mode="text")
             self.report.notes.append(f"the endpoint accepts no tools, so they were sent as text: {fact.why}")
@@ -365,7 +365,7 @@ def count_least(request: Request) -> int:
     """Return the tokens that a request has at least."""
     texts = (part for message in request.messages for part in message.parts)
     size = sum(_measure(part) for part in texts) + sum(len(tool.description) for tool in request.tools)
-    return size // _MOST_CHARACTERS_PER_TOKEN
+    return size // MOST_CHARACTERS_PER_TOKEN
 
 
 def _measure(part: Part) -> int:

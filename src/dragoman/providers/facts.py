@@ -12,7 +12,8 @@ from dragoman.types import Failure, Message, Text, Tool
 
 _MOST_OF_AN_ERROR = 20_000
 _GENERATION = "failed_generation"
-_MOST_CHARACTERS_PER_TOKEN = 6
+MOST_CHARACTERS_PER_TOKEN = 6
+"""The average of no tokenizer exceeds this, so it gives the least number of tokens of a text."""
 _LEAST_DEFINED = 32
 """Tokens. Smaller definitions disappear in the text that a prompt template adds."""
 # A rejected key, or too many requests, says nothing about tools.
@@ -113,6 +114,14 @@ def learn_from_error(error: object, status: int | None = None) -> Fact | None:
     return None
 
 
+def learn_from_failure(failure: Failure) -> Fact | None:
+    """Return the fact that a failure reveals about the endpoint: it accepts no tools, or needs another wire."""
+    fact = learn_from_error(failure.message, failure.status)
+    if fact is None and failure.body is not None:
+        fact = learn_from_error(failure.body, failure.status)
+    return fact
+
+
 # ---- a server that cannot read the model's own call ------------------------------------------------------------------
 
 
@@ -145,7 +154,7 @@ def learn_from_usage(messages: Iterable[Message], tools: Iterable[Tool], input_t
     """
     said = sum(_visible(part.text) for message in messages for part in message.parts if isinstance(part, Text))
     defined = sum(_visible(text) for tool in tools for text in _words_of(tool))
-    least_said, least_defined = said // _MOST_CHARACTERS_PER_TOKEN, defined // _MOST_CHARACTERS_PER_TOKEN
+    least_said, least_defined = said // MOST_CHARACTERS_PER_TOKEN, defined // MOST_CHARACTERS_PER_TOKEN
     # A number that is too small for the messages alone is wrong, or does not count the tokens from a cache.
     is_plausible = 0 < input_tokens >= least_said
     if not is_plausible or least_defined < _LEAST_DEFINED or input_tokens >= least_said + least_defined:
