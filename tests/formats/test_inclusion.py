@@ -14,7 +14,7 @@ import pytest
 from tests.rows import read_rows, read_tool_sets, read_tools
 
 from dragoman import extract, formats
-from dragoman.formats.meaning import ANOTHER_MATTER
+from dragoman.formats.intent import ANOTHER_MATTER
 from dragoman.toolset import Toolset
 
 Row = tuple[str, str, Any, str]

@@ -21,7 +21,7 @@ from dragoman.events import (
     ThinkingDelta,
 )
 from dragoman.formats.envelope import required_of, unwrap_arguments
-from dragoman.formats.meaning import Said
+from dragoman.formats.intent import Said
 from dragoman.toolset import Toolset, fold, without_namespace
 from dragoman.types import JsonObject, Provenance, Tool, ToolCall
 

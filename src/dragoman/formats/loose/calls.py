@@ -13,8 +13,8 @@ from dragoman.args.tolerant import TolerantReader
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats import envelope
 from dragoman.formats.envelope import by_position, properties_of, required_of
+from dragoman.formats.intent import TYPE_NAMES
 from dragoman.formats.loose.candidates import OfferedNames
-from dragoman.formats.meaning import TYPE_NAMES
 from dragoman.toolset import fold
 from dragoman.types import JsonObject, Tool
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dragoman.args.coercion import coerce
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.envelope import unwrap_arguments
+from dragoman.formats.intent import ANOTHER_MATTER, is_meant, spell
 from dragoman.formats.loose.calls import (
     DEFINED_BODY,
     OPENING,
@@ -32,7 +33,6 @@ from dragoman.formats.loose.candidates import (
     OfferedNames,
     Regions,
 )
-from dragoman.formats.meaning import ANOTHER_MATTER, is_meant, spell
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject
 

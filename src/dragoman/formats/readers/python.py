@@ -11,8 +11,8 @@ from dragoman.args.tolerant import TolerantReader
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.cursor import BrokenCall, Cursor, Mark, Markers, NotACall, PassThrough, Reader, Truncated
 from dragoman.formats.envelope import by_position, unwrap_arguments
+from dragoman.formats.intent import Said, is_meant, spell
 from dragoman.formats.json_reader import JsonBody, read_closed_calls, run_to
-from dragoman.formats.meaning import Said, is_meant, spell
 from dragoman.formats.steps import read_or_skip
 from dragoman.formats.template import Entry, Place, UnmarkedEntry
 from dragoman.types import JsonObject
