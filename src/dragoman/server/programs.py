@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from shlex import quote
 
 from msgspec import Struct
 
@@ -95,18 +96,6 @@ def write_command(setup: Setup) -> str:
     if setup.file_variable:
         words.append(f"{setup.file_variable}=FILE")
     return " ".join([*words, setup.command, *map(quote, setup.arguments)])
-
-
-def quote(word: str) -> str:
-    """Return a word for a shell, in quotes if it needs them."""
-    import shlex
-
-    return shlex.quote(word)
-
-
-def _ollama_header(key: str) -> str:
-    """The client of Ollama has no key of its own."""
-    return "" if key == PLACEHOLDER_KEY else f', headers={{"Authorization": "Bearer {key}"}}'
 
 
 def list_clients(url: str, model: str, key: str) -> list[tuple[str, str]]:

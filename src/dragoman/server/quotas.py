@@ -17,13 +17,13 @@ from dragoman.pipeline import Report
 from dragoman.providers import Endpoint
 from dragoman.providers.prices import Prices
 from dragoman.server.keys import ClientKey, KeyLimits
+from dragoman.server.settings import CHARACTERS_PER_TOKEN
 from dragoman.state_files import LARGEST_FILE, replace_file
 from dragoman.types import Failure, Usage
 
 log = logging.getLogger("dragoman.server")
 
 USAGE_FILE = "gateway-usage.json"
-_CHARACTERS_PER_TOKEN = 4
 _BYTES_OF_A_STREAMED_TOKEN = 64
 """A streamed token is in a frame of 30 to 300 bytes; the estimate errs on the side of more tokens."""
 _SECONDS_BETWEEN_WRITES = 5.0
@@ -173,7 +173,7 @@ class LimitedPermit(Permit):
         usage = report.usage
         if not usage.input_tokens + usage.output_tokens and sent.status < _FIRST_ERROR:
             # The client left before the endpoint counted, or the endpoint does not count.
-            usage = Usage(sent.request // _CHARACTERS_PER_TOKEN, sent.answer // _BYTES_OF_A_STREAMED_TOKEN)
+            usage = Usage(sent.request // CHARACTERS_PER_TOKEN, sent.answer // _BYTES_OF_A_STREAMED_TOKEN)
         tokens = usage.input_tokens + usage.output_tokens
         self._slot.report(tokens)
         if self._quota.has_budget and tokens:
@@ -276,4 +276,4 @@ def _read_usage(path: Path) -> dict[str, Spent]:
 def estimate_tokens(headers: Mapping[str, str]) -> int:
     """Return about how many tokens a request has, by the size that it announces."""
     size = headers.get("content-length", "")
-    return int(size) // _CHARACTERS_PER_TOKEN if size.isascii() and size.isdigit() and len(size) < 16 else 0
+    return int(size) // CHARACTERS_PER_TOKEN if size.isascii() and size.isdigit() and len(size) < 16 else 0

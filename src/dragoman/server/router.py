@@ -27,12 +27,18 @@ from dragoman.pipeline.signatures import restore_reasoning
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.server.models import ModelEntry
 from dragoman.server.quotas import Candidate
-from dragoman.server.settings import EndpointSettings, GatewaySettings, RouteSettings, as_list, named_endpoints
+from dragoman.server.settings import (
+    CHARACTERS_PER_TOKEN,
+    EndpointSettings,
+    GatewaySettings,
+    RouteSettings,
+    as_list,
+    named_endpoints,
+)
 from dragoman.types import FAILURE_CAUSES, Failure, Image, Request, ToolResult
 
 _is_small = re.compile(r"haiku|mini|nano|flash-lite|small|lite\b", re.IGNORECASE).search
 """Names of models that agent programs use for work in the background."""
-_CHARACTERS_PER_TOKEN = 4
 _MOST_CLIENTS = 64
 _FAILURES_OF_AN_ORIGIN = 15
 _PAUSE_OF_AN_ORIGIN = 5.0
@@ -363,7 +369,7 @@ def find_slot(row: RouteSettings, request: Request, size: int) -> str:
     """Return the slot of a route that a request belongs to; empty for the endpoints of the route itself."""
     if row.images and _has_image(request):
         return "images"
-    if row.long_context and size > row.long_context_tokens * _CHARACTERS_PER_TOKEN:
+    if row.long_context and size > row.long_context_tokens * CHARACTERS_PER_TOKEN:
         return "long_context"
     if row.background and _is_small(request.model):
         return "background"

@@ -16,6 +16,8 @@ from dragoman.wire import registry as wires
 
 RouteProfile = TrustName | Literal["passthrough"]
 """How far calls in text are trusted; `passthrough` leaves the bytes as they are."""
+CHARACTERS_PER_TOKEN = 4
+"""The size of a request is known before its text is: this estimates its tokens."""
 SLOTS = ("background", "thinking", "long_context", "images")
 """The slots of a route: endpoints for requests of one kind."""
 
