@@ -98,6 +98,11 @@ def write_command(setup: Setup) -> str:
     return " ".join([*words, setup.command, *map(quote, setup.arguments)])
 
 
+def _ollama_header(key: str) -> str:
+    """The client of Ollama has no key of its own."""
+    return "" if key == PLACEHOLDER_KEY else f', headers={{"Authorization": "Bearer {key}"}}'
+
+
 def list_clients(url: str, model: str, key: str) -> list[tuple[str, str]]:
     """Return the lines of the start message: a program or a client, and how it is told the address."""
     rows = [(name, write_command(write(url, model, key))) for name, write in PROGRAMS.items() if name != "opencode"]
