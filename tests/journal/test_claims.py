@@ -15,7 +15,8 @@ from tests.journal.support import Clock, record_run
 
 from dragoman.journal import Entry, Journal, RunBusy, RunLost, SqliteJournal
 from dragoman.journal.leases import LEASE_SECONDS, Holder, Lease, is_held, is_running, this_process
-from dragoman.journal.sqlite import Job, Settings, Writer
+from dragoman.journal.sqlite import Settings, SqliteWriter
+from dragoman.journal.worker import Job
 
 HOLD = """
 import asyncio, sys
@@ -134,7 +135,7 @@ def test_claims_are_kept_alive_while_nothing_is_written(tmp_path: Path) -> None:
 
     async def scene(journal: SqliteJournal) -> None:
         # The servant is driven by hand instead of by a thread.
-        handler = Writer(Settings(path, busy_seconds=1.0, most_bytes=None, clock=clock, monotonic=passing))
+        handler = SqliteWriter(Settings(path=path, busy_seconds=1.0, most_bytes=None, clock=clock, monotonic=passing))
         token = await journal.begin("r", None, b"{}")
         handler.serve([Job(lambda _: handler.held.update(r=token), durable=False)])
         for _ in range(10):

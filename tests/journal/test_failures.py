@@ -11,7 +11,8 @@ import pytest
 from tests.journal.support import Clock, record_run
 
 from dragoman.journal import Entry, JournalDamaged, JournalFailed, JournalTooNew, SqliteJournal, schema, sqlite
-from dragoman.journal.sqlite import Job, Settings, Writer
+from dragoman.journal.sqlite import Settings, SqliteWriter
+from dragoman.journal.worker import Job
 
 
 def test_a_full_disk_refuses_and_keeps_what_was_written(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_after_a_failure_of_the_disk_nothing_more_is_promised(tmp_path: Path) ->
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
         raise error
 
-    async def scene(handler: Writer) -> None:
+    async def scene(handler: SqliteWriter) -> None:
         jobs = [Job(work, durable=True) for work in (lambda _: "before", fail, lambda _: "after")]
         for job in jobs:
             handler.serve([job])
@@ -156,6 +157,6 @@ def test_after_a_failure_of_the_disk_nothing_more_is_promised(tmp_path: Path) ->
             assert isinstance(job.outcome[1], JournalFailed)
             assert job.outcome[1].next_step == "check the disk, then open the journal again"
 
-    handler = Writer(Settings(tmp_path / "journal.db", busy_seconds=1.0, most_bytes=None, clock=Clock()))
+    handler = SqliteWriter(Settings(path=tmp_path / "journal.db", busy_seconds=1.0, most_bytes=None, clock=Clock()))
     asyncio.run(scene(handler))
     handler.close()

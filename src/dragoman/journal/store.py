@@ -1,0 +1,373 @@
+"""The journal in an SQL database: claims, appends and queries, the same for SQLite and Postgres."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from dragoman.journal.history import export_session, fork_plan, summarise
+from dragoman.journal.journal import (
+    DURABLE,
+    Entry,
+    Record,
+    RunBusy,
+    RunExists,
+    RunLost,
+    RunOver,
+    RunSummary,
+    SessionExists,
+    SessionSummary,
+    UnknownSession,
+    check_entries,
+    check_name,
+)
+from dragoman.journal.leases import LEASE_SECONDS, Holder, is_held, is_running, new_run_id, this_process
+from dragoman.journal.rows import Connection, Row, encode_calls, find_run, find_runs, link, read_first, read_records
+from dragoman.journal.worker import Handler, Worker, Writer
+
+_INSERT = "INSERT INTO records (run, number, at, kind, call_id, calls, checksum, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_RUN = (
+    "INSERT INTO runs (run_id, session, parent, copied_from, begun, last, records, turns, ended, checksum, token,"
+    " holder, until, seconds) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, ?, 0, NULL, 0, ?) ON CONFLICT (run_id) DO NOTHING"
+)
+
+Self = TypeVar("Self", bound="SqlJournal")
+
+
+class SqlJournal:
+    """A journal that survives the process. The first use opens the database; many processes may share it.
+
+    A claim ends when its process ends, or `lease_seconds` after the last renewal if its machine is unreachable.
+
+    A transaction whose answer was lost is executed again. So each change first checks whether it is already there.
+    """
+
+    lock = ""
+    """The clause that locks the selected rows until the end of the transaction."""
+
+    def __init__(
+        self,
+        place: str,
+        writer: Writer[Any],
+        reader: Handler,
+        *,
+        lease_seconds: float = LEASE_SECONDS,
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = new_run_id,
+        is_alive: Callable[[Holder], bool] = is_running,
+    ) -> None:
+        self._place = place
+        self._clock = clock
+        self._new_id = new_id
+        self._is_alive = is_alive
+        self._lease_seconds = lease_seconds
+        self._writer = writer
+        self._writing = Worker("dragoman-journal-writer", writer)
+        self._reading = Worker("dragoman-journal-reader", reader)
+        # The threads have no reference to this object, so they end when it is garbage-collected.
+        self._finalizer = weakref.finalize(self, _close, self._writing, self._reading)
+
+    # ---- what differs between databases --------------------------------------------------------------------------
+
+    def _now(self, connection: Connection) -> float:
+        """Return the time by the clock that all processes of this journal share."""
+        return self._clock()
+
+    def _encode(self, text: str) -> str | bytes:
+        """Return an id of a call as the database stores it."""
+        return text
+
+    def _lock_name(self, connection: Connection, session: str) -> None:
+        """Keep other transactions from using a new name until this one ends."""
+
+    def _erase(self, connection: Connection, rows: Sequence[Row]) -> int:
+        """Delete the runs and their records. Return the number of records."""
+        count = 0
+        for row in rows:
+            connection.execute("INSERT INTO deletions VALUES (?)", (row.id,))
+            count += connection.execute("DELETE FROM records WHERE run = ?", (row.id,)).rowcount
+            connection.execute("DELETE FROM runs WHERE id = ?", (row.id,))
+        connection.execute("DELETE FROM deletions")
+        return count
+
+    # ---- one run -----------------------------------------------------------------------------------------------
+
+    async def begin(
+        self, run_id: str, session: str | None, body: bytes, *, parent: str | None = None, owner: str = ""
+    ) -> int:
+        check_name("run", run_id)
+        named = check_name("session", session or run_id)
+        holder = this_process(owner)
+        at = self._clock()
+        written: bytes | None = None
+
+        def work(connection: Connection) -> int:
+            nonlocal written
+            row = self._insert_run(connection, run_id, named, parent, None, at)
+            if row is None:
+                return self._begun(connection, run_id, holder, written)
+            self._insert(connection, row, [Record(0, "run", body, at=at)])
+            written = row.checksum
+            return self._take(connection, row, holder)
+
+        return await self._writing.do(work, durable=True)
+
+    def _begun(self, connection: Connection, run_id: str, holder: Holder, written: bytes | None) -> int:
+        """Return the token of a run that an earlier execution of the same job began."""
+        row = self._find(connection, run_id, self.lock)
+        if row.checksum != written or row.lease.holder != holder:
+            raise RunExists(run_id)
+        self._writer.held[run_id] = row.lease.token
+        return row.lease.token
+
+    async def append(self, run_id: str, entries: Sequence[Entry], *, token: int) -> None:
+        check_entries(entries)
+        if not entries:
+            return await self.renew(run_id, token=token)
+        at = self._clock()
+        written: bytes | None = None
+
+        def work(connection: Connection) -> None:
+            nonlocal written
+            row = self._held(connection, run_id, token)
+            if row.checksum == written:
+                return
+            if row.ended:
+                raise RunOver(run_id)
+            records = [
+                Record(number, entry.kind, entry.body, entry.call_id, at, entry.calls)
+                for number, entry in enumerate(entries, row.records)
+            ]
+            self._insert(connection, row, records)
+            written = row.checksum
+
+        await self._writing.do(work, durable=any(entry.kind in DURABLE for entry in entries))
+
+    async def read(self, run_id: str) -> list[Record]:
+        return await self._reading.do(
+            lambda connection: read_records(connection, self._find(connection, run_id), self._place)
+        )
+
+    async def first(self, run_id: str) -> Record:
+        return await self._reading.do(
+            lambda connection: read_first(connection, self._find(connection, run_id), self._place)
+        )
+
+    # ---- claims ------------------------------------------------------------------------------------------------
+
+    async def claim(self, run_id: str, owner: str = "") -> int:
+        holder = this_process(owner)
+        written = 0
+
+        def work(connection: Connection) -> int:
+            nonlocal written
+            row = self._find(connection, run_id, self.lock)
+            if row.lease.token == written and row.lease.holder == holder:
+                self._writer.held[run_id] = written
+                return written
+            if self._is_held(row, self._now(connection)):
+                raise RunBusy(run_id, str(row.lease.holder))
+            written = self._take(connection, row, holder)
+            return written
+
+        return await self._writing.do(work, durable=True)
+
+    async def renew(self, run_id: str, *, token: int) -> None:
+        def work(connection: Connection) -> None:
+            row = self._held(connection, run_id, token)
+            until = self._now(connection) + self._lease_seconds
+            connection.execute("UPDATE runs SET until = ? WHERE id = ?", (until, row.id))
+
+        await self._writing.do(work)
+
+    async def release(self, run_id: str, *, token: int) -> None:
+        def work(connection: Connection) -> None:
+            if self._writer.held.get(run_id) == token:
+                del self._writer.held[run_id]
+            connection.execute("UPDATE runs SET holder = NULL WHERE run_id = ? AND token = ?", (run_id, token))
+
+        await self._writing.do(work)
+
+    def _find(self, connection: Connection, run_id: str, lock: str = "") -> Row:
+        return find_run(connection, run_id, self._place, lock)
+
+    def _is_held(self, row: Row, now: float) -> bool:
+        return is_held(row.lease, now, self._is_alive)
+
+    def _take(self, connection: Connection, row: Row, holder: Holder) -> int:
+        token = row.lease.token + 1
+        until = self._now(connection) + self._lease_seconds
+        connection.execute(
+            "UPDATE runs SET token = ?, holder = ?, until = ?, seconds = ? WHERE id = ?",
+            (token, msgspec.json.encode(holder).decode(), until, self._lease_seconds, row.id),
+        )
+        self._writer.held[row.run_id] = token
+        return token
+
+    def _held(self, connection: Connection, run_id: str, token: int) -> Row:
+        """Return the run, if this token holds it. An expired lease does not matter if nobody has claimed the run."""
+        row = self._find(connection, run_id, self.lock)
+        if row.lease.token != token or row.lease.holder is None:
+            raise RunLost(run_id, token, str(row.lease.holder or ""))
+        return row
+
+    # ---- queries -----------------------------------------------------------------------------------------------
+
+    async def run(self, run_id: str) -> RunSummary:
+        return await self._reading.do(
+            lambda connection: self._summaries(connection, [self._find(connection, run_id)])[0]
+        )
+
+    async def runs(self, session: str | None = None, *, unfinished: bool = False) -> list[RunSummary]:
+        def work(connection: Connection) -> list[RunSummary]:
+            found = find_runs(connection, self._place, session)
+            return self._summaries(connection, [row for row in found if not (unfinished and row.ended)])
+
+        return await self._reading.do(work)
+
+    async def last_run(self, session: str) -> RunSummary | None:
+        def work(connection: Connection) -> list[RunSummary]:
+            return self._summaries(connection, find_runs(connection, self._place, session, last=True))
+
+        return next(iter(await self._reading.do(work)), None)
+
+    async def sessions(self) -> list[SessionSummary]:
+        found = await self.runs()
+        return summarise(found, {run.run_id: run.session for run in found})
+
+    def _summaries(self, connection: Connection, rows: Sequence[Row]) -> list[RunSummary]:
+        now = self._now(connection) if rows else 0.0
+        return [row.summary(str(row.lease.holder) if self._is_held(row, now) else "") for row in rows]
+
+    # ---- whole sessions ----------------------------------------------------------------------------------------
+
+    async def fork(self, session: str, turn: int | None, new_session: str) -> RunSummary:
+        check_name("session", new_session)
+        written: list[str] = []
+
+        def work(connection: Connection) -> RunSummary:
+            self._lock_name(connection, new_session)
+            found = self._session(connection, session)
+            there = find_runs(connection, self._place, new_session)
+            if there and [row.run_id for row in there] == written:
+                return there[-1].summary("")
+            if there:
+                raise SessionExists(new_session)
+            history = [(row.summary(""), read_records(connection, row, self._place)) for row in found]
+            written[:] = self._copy(connection, fork_plan(history, turn), new_session)
+            return self._find(connection, written[-1]).summary("")
+
+        return await self._writing.do(work, durable=True)
+
+    def _copy(
+        self, connection: Connection, plan: Sequence[tuple[RunSummary, Sequence[Record]]], new_session: str
+    ) -> list[str]:
+        """Write the kept records of each run as a new run. Return the ids of the new runs."""
+        names: dict[str, str] = {}
+        for run, records in plan:
+            names[run.run_id] = self._new_id()
+            parent = names.get(run.parent or "", run.parent)
+            row = self._insert_run(connection, names[run.run_id], new_session, parent, run.run_id, self._clock())
+            if row is None:
+                raise RunExists(names[run.run_id])
+            self._insert(connection, row, records)
+        return list(names.values())
+
+    async def delete(self, session: str) -> int:
+        count = 0
+
+        def work(connection: Connection) -> int:
+            nonlocal count
+            found = find_runs(connection, self._place, session, lock=self.lock)
+            if not found and count:
+                return count
+            if not found:
+                raise UnknownSession(session)
+            now = self._now(connection)
+            for row in found:
+                if self._is_held(row, now):
+                    raise RunBusy(row.run_id, str(row.lease.holder))
+            count = self._erase(connection, found)
+            return count
+
+        return await self._writing.do(work, durable=True)
+
+    def export(self, session: str) -> AsyncIterator[dict[str, Any]]:
+        return export_session(self, session)
+
+    def _session(self, connection: Connection, session: str) -> list[Row]:
+        found = find_runs(connection, self._place, session)
+        if not found:
+            raise UnknownSession(session)
+        return found
+
+    # ---- rows --------------------------------------------------------------------------------------------------
+
+    def _insert_run(
+        self,
+        connection: Connection,
+        run_id: str,
+        session: str,
+        parent: str | None,
+        copied_from: str | None,
+        at: float,
+    ) -> Row | None:
+        """Return the new row of a run, or None if there is already a run of this name."""
+        values = (run_id, session, parent, copied_from, at, at, b"", self._lease_seconds)
+        if connection.execute(_INSERT_RUN, values).rowcount == 0:
+            return None
+        row = self._find(connection, run_id)
+        row.checksum = row.seed()
+        return row
+
+    def _insert(self, connection: Connection, row: Row, records: Sequence[Record]) -> None:
+        """Append records, and update the counts of the run."""
+        rows = []
+        for record in records:
+            row.checksum = link(row.checksum, record)
+            ids = (self._encode(record.call_id), self._encode(encode_calls(record.calls)))
+            rows.append((row.id, record.number, record.at, record.kind, *ids, row.checksum, record.body))
+        connection.executemany(_INSERT, rows)
+        turns = row.turns + sum(record.kind == "reply" for record in records)
+        connection.execute(
+            "UPDATE runs SET last = ?, records = ?, turns = ?, ended = ?, checksum = ?, until = ? WHERE id = ?",
+            (
+                max(row.last, records[-1].at),
+                row.records + len(records),
+                turns,
+                int(records[-1].kind == "ended"),
+                row.checksum,
+                self._now(connection) + self._lease_seconds,
+                row.id,
+            ),
+        )
+
+    # ---- close -------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Finish queued jobs, release held runs, end the threads. Safe to call twice."""
+        self._finalizer.detach()
+        _close(self._writing, self._reading)
+
+    async def __aenter__(self: Self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.close()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _close(writing: Worker, reading: Worker) -> None:
+    # The reader first: the last connection to an SQLite file that closes checkpoints the log into the file, and only
+    # the writer may do so.
+    reading.close()
+    writing.close()
