@@ -4,8 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.postgres import PostgresServer
 
-from dragoman.journal import Journal, MemoryJournal, SqliteJournal
+from dragoman.journal import Journal, MemoryJournal, PostgresJournal, SqliteJournal
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A Postgres server for all tests of this process. Each test makes its own database."""
+    server = PostgresServer()
+    yield server
+    server.remove()
 
 
 @pytest.fixture
@@ -14,9 +23,15 @@ def sqlite(tmp_path: Path) -> Iterator[SqliteJournal]:
         yield journal
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
     """Every journal there is: what is tested with it is the protocol."""
-    made: Journal = MemoryJournal() if request.param == "memory" else SqliteJournal(tmp_path / "journal.db")
+    made: Journal
+    if request.param == "memory":
+        made = MemoryJournal()
+    elif request.param == "sqlite":
+        made = SqliteJournal(tmp_path / "journal.db")
+    else:
+        made = PostgresJournal(request.getfixturevalue("postgres").new_database())
     yield made
     made.close()

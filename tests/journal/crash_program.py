@@ -21,11 +21,10 @@ from dragoman.agent import Connection
 from dragoman.agent.agent import Agent
 from dragoman.agent.approvals import ApprovalRequest
 from dragoman.agent.result import RunResult
-from dragoman.journal import Entry, MemoryJournal, SqliteJournal, UnknownRun
+from dragoman.journal import Entry, Journal, MemoryJournal, PostgresJournal, SqliteJournal, UnknownRun
 from dragoman.testing import ScriptedModel
 from dragoman.types import Request, ToolCall, ToolResult
 
-RUN = "run-1"
 NO_KILL = 0
 MOST_WRITES = 60
 
@@ -33,7 +32,7 @@ MOST_WRITES = 60
 class KillingJournal:
     """The journal, except that its owner dies at the n-th write: just before it, or just after it was made."""
 
-    def __init__(self, journal: SqliteJournal, number: int, moment: str) -> None:
+    def __init__(self, journal: Journal, number: int, moment: str) -> None:
         self._journal = journal
         self._left = number
         self._moment = moment
@@ -106,15 +105,20 @@ def make_agent(folder: Path, journal: Any) -> Agent:
     )
 
 
-async def work(folder: Path, number: int, moment: str) -> RunResult:
+def open_store(folder: Path, database: str = "") -> SqliteJournal | PostgresJournal:
+    """The journal of a case: a file of its own, or a run of its own in the database."""
+    return PostgresJournal(database) if database else SqliteJournal(folder / "journal.db")
+
+
+async def work(folder: Path, number: int, moment: str, database: str) -> RunResult:
     """Begin the run, or go on with it if it is there."""
-    with SqliteJournal(folder / "journal.db") as store:
+    with open_store(folder, database) as store:
         agent = make_agent(folder, KillingJournal(store, number, moment))
         try:
-            await store.run(RUN)
+            await store.run(folder.name)
         except UnknownRun:
-            return await agent.arun("Tidy up.", run_id=RUN, session="desk")
-        return await agent.aresume(RUN)
+            return await agent.arun("Tidy up.", run_id=folder.name, session=f"desk of {folder.name}")
+        return await agent.aresume(folder.name)
 
 
 def warm_up(folder: Path) -> None:
@@ -126,12 +130,12 @@ def warm_up(folder: Path) -> None:
     assert threading.active_count() == 1, "a process with threads is not to be forked"
 
 
-def in_a_process(folder: Path, number: int, moment: str) -> bool:
+def in_a_process(folder: Path, number: int, moment: str, database: str) -> bool:
     """Do the work in a new process; whether it was killed."""
     child = os.fork()
     if child == 0:
         try:
-            result = asyncio.run(work(folder, number, moment))
+            result = asyncio.run(work(folder, number, moment, database))
             (folder / "outcome").write_text(result.outcome.kind, encoding="utf-8")
             os._exit(0)
         except BaseException as error:
@@ -144,22 +148,24 @@ def in_a_process(folder: Path, number: int, moment: str) -> bool:
     return killed
 
 
-def sweep(folder: Path, moment: str, stride: int) -> None:
-    """Kill at every write; then, from each of those, at some writes of the resumed run as well."""
+def sweep(folder: Path, moment: str, stride: int, database: str = "") -> None:
+    """Kill at every write; then, from each of those, at every `stride`-th write of the resumed run as well."""
     for first in range(1, MOST_WRITES):
         case = folder / f"{moment}-{first}"
         case.mkdir()
-        killed = in_a_process(case, first, moment)
+        killed = in_a_process(case, first, moment, database)
         print(json.dumps({"case": case.name, "killed": killed}), flush=True)
         if not killed:
             return
-        in_a_process(case, NO_KILL, moment)
+        in_a_process(case, NO_KILL, moment, database)
+        if not stride:
+            continue
         for second in range(1 + first % stride, MOST_WRITES, stride):
             again = folder / f"{moment}-{first}-{second}"
             again.mkdir()
-            assert in_a_process(again, first, moment)
-            killed = in_a_process(again, second, moment)
-            in_a_process(again, NO_KILL, moment)
+            assert in_a_process(again, first, moment, database)
+            killed = in_a_process(again, second, moment, database)
+            in_a_process(again, NO_KILL, moment, database)
             print(json.dumps({"case": again.name, "killed": killed}), flush=True)
             if not killed:
                 break
@@ -167,4 +173,6 @@ def sweep(folder: Path, moment: str, stride: int) -> None:
 
 if __name__ == "__main__":
     warm_up(Path(sys.argv[1]))
-    sweep(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    if sys.argv[4:]:
+        import psycopg  # noqa: F401
+    sweep(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), *sys.argv[4:])

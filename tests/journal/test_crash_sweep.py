@@ -20,7 +20,7 @@ from tests.wire.rules import WIRES, violations
 import dragoman
 from dragoman.agent.records import Ended, decode
 from dragoman.agent.turn import UNKNOWN_OUTCOME
-from dragoman.journal import Record, SqliteJournal, order_faults
+from dragoman.journal import Record, order_faults
 from dragoman.types import Message, Request, ToolCall, ToolResult
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be forked and killed")
@@ -34,9 +34,9 @@ def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
-def read_run(case: Path) -> list[Record]:
-    with SqliteJournal(case / "journal.db") as journal:
-        return asyncio.run(journal.read(crash_program.RUN))
+def read_run(case: Path, database: str) -> list[Record]:
+    with crash_program.open_store(case, database) as journal:
+        return asyncio.run(journal.read(case.name))
 
 
 def check_journal(records: list[Record]) -> None:
@@ -90,8 +90,8 @@ def check_wires(conversation: bytes) -> None:
         assert violations(name, body) == []
 
 
-def check_case(case: Path) -> list[str]:
-    records = read_run(case)
+def check_case(case: Path, database: str) -> list[str]:
+    records = read_run(case, database)
     check_journal(records)
     ended: Ended = decode(records[-1].body, Ended)
     assert ended.kind == "answered"
@@ -101,20 +101,26 @@ def check_case(case: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_kill_at_every_write(tmp_path: Path, root: Path, moment: str) -> None:
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_kill_at_every_write(
+    tmp_path: Path, root: Path, moment: str, store: str, request: pytest.FixtureRequest
+) -> None:
     program = Path(crash_program.__file__)
+    database = [request.getfixturevalue("postgres").new_database()] if store == "postgres" else []
+    # What happens after a second kill does not depend on the store.
+    stride = "0" if database else "5"
     done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path), moment, "5"],
+        [sys.executable, str(program), str(tmp_path), moment, stride, *database],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(root)},
+        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"},
     )
     assert done.returncode == 0, done.stderr
     cases = {told["case"]: told["killed"] for told in map(json.loads, done.stdout.splitlines())}
     single = {name: killed for name, killed in cases.items() if name.count("-") == 1}
     # begin, 3 replies, 3 starts, 3 ends, an approval, the end and the release: all of them were hit, and one more.
     assert list(single.values()) == [True] * 13 + [False]
-    unknown = {name: check_case(tmp_path / name) for name in cases}
+    unknown = {name: check_case(tmp_path / name, *database or [""]) for name in cases}
     # Only a kill between the start of a call and its end leaves the outcome open: one write per effect.
     assert sorted(call for name in single for call in unknown[name]) == sorted(LINES)
     for name in cases:

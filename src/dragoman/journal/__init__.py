@@ -32,6 +32,7 @@ from dragoman.journal.memory import MemoryJournal
 from dragoman.paths import default_path
 
 if TYPE_CHECKING:
+    from dragoman.journal.postgres import PostgresJournal
     from dragoman.journal.sqlite import SqliteJournal
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "JournalTooNew",
     "Kind",
     "MemoryJournal",
+    "PostgresJournal",
     "Record",
     "RunBusy",
     "RunExists",
@@ -68,16 +70,24 @@ __all__ = [
 
 
 def open_journal(journal: Journal | str | os.PathLike[str] | None) -> Journal | None:
-    """Return a journal from a journal, the path of a file, or None."""
+    """Return a journal from a journal, the path of a file, the address of a Postgres database, or None."""
     if not isinstance(journal, str | os.PathLike):
         return journal
+    if isinstance(journal, str) and journal.startswith(("postgres://", "postgresql://")):
+        from dragoman.journal.postgres import PostgresJournal
+
+        return PostgresJournal(journal)
     from dragoman.journal.sqlite import SqliteJournal
 
     return SqliteJournal(journal)
 
 
 def __getattr__(name: str) -> Any:
-    # A program without a journal does not load SQLite.
+    # A program without a journal does not load a database.
+    if name == "PostgresJournal":
+        from dragoman.journal.postgres import PostgresJournal
+
+        return PostgresJournal
     if name == "SqliteJournal":
         from dragoman.journal.sqlite import SqliteJournal
 

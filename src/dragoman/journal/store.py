@@ -119,7 +119,7 @@ class SqlJournal:
     def _begun(self, connection: Connection, run_id: str, holder: Holder, written: bytes | None) -> int:
         """Return the token of a run that an earlier execution of the same job began."""
         row = self._find(connection, run_id, self.lock)
-        if row.checksum != written or row.lease.holder != holder:
+        if written is None or row.lease.holder != holder or not self._is_written(connection, row, written):
             raise RunExists(run_id)
         self._writer.held[run_id] = row.lease.token
         return row.lease.token
@@ -134,7 +134,7 @@ class SqlJournal:
         def work(connection: Connection) -> None:
             nonlocal written
             row = self._held(connection, run_id, token)
-            if row.checksum == written:
+            if written is not None and self._is_written(connection, row, written):
                 return
             if row.ended:
                 raise RunOver(run_id)
@@ -146,6 +146,11 @@ class SqlJournal:
             written = row.checksum
 
         await self._writing.do(work, durable=any(entry.kind in DURABLE for entry in entries))
+
+    def _is_written(self, connection: Connection, row: Row, checksum: bytes) -> bool:
+        """Whether the run has the record with this checksum, which covers all records before it."""
+        found = connection.execute("SELECT 1 FROM records WHERE run = ? AND checksum = ?", (row.id, checksum))
+        return found.fetchone() is not None
 
     async def read(self, run_id: str) -> list[Record]:
         return await self._reading.do(

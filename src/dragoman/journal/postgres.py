@@ -1,0 +1,422 @@
+"""The journal in a Postgres database: one store for many machines."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from dragoman.errors import ConfigError
+from dragoman.journal.journal import JournalError, JournalFailed, JournalTooNew
+from dragoman.journal.leases import Holder, is_running, new_run_id
+from dragoman.journal.rows import Connection, Cursor
+from dragoman.journal.schema import empty
+from dragoman.journal.store import SqlJournal
+from dragoman.journal.worker import Handler, Job, LeaseClock, Writer
+
+if TYPE_CHECKING:
+    import psycopg
+
+VERSION = 1
+LEASE_SECONDS = 10.0
+"""Shorter than that of a file: other machines cannot see that a process has ended, and wait for the lease."""
+WAIT_SECONDS = 30.0
+_LOCK = 0x6472676D
+"""The first half of the key of all advisory locks of the journal. It is the application id of the SQLite file."""
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
+
+# A process that was paused in a transaction must not keep its locks, and one that was cut off must notice it.
+_SESSION = "-c search_path=dragoman -c idle_in_transaction_session_timeout=5000 -c lock_timeout=20000"
+_KEEP_ALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 15000}
+
+# Ids of calls are written by models, and a TEXT of Postgres cannot hold every character of them.
+_TABLES = """
+CREATE SCHEMA IF NOT EXISTS dragoman;
+CREATE TABLE dragoman.version (number INTEGER NOT NULL);
+CREATE TABLE dragoman.runs (
+    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run_id TEXT NOT NULL UNIQUE,
+    session TEXT NOT NULL,
+    parent TEXT,
+    copied_from TEXT,
+    begun DOUBLE PRECISION NOT NULL,
+    last DOUBLE PRECISION NOT NULL,
+    records BIGINT NOT NULL,
+    turns BIGINT NOT NULL,
+    ended INTEGER NOT NULL,
+    checksum BYTEA NOT NULL,
+    token BIGINT NOT NULL,
+    holder TEXT,
+    until DOUBLE PRECISION NOT NULL,
+    seconds DOUBLE PRECISION NOT NULL
+);
+CREATE INDEX runs_of_session ON dragoman.runs (session, id);
+CREATE TABLE dragoman.records (
+    run BIGINT NOT NULL REFERENCES dragoman.runs (id),
+    number BIGINT NOT NULL,
+    at DOUBLE PRECISION NOT NULL,
+    kind TEXT NOT NULL,
+    call_id BYTEA NOT NULL,
+    calls BYTEA NOT NULL,
+    checksum BYTEA NOT NULL,
+    body BYTEA NOT NULL,
+    PRIMARY KEY (run, number)
+);
+CREATE TABLE dragoman.deletions (run BIGINT PRIMARY KEY);
+CREATE FUNCTION dragoman.keep_records() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'DELETE' AND EXISTS (SELECT 1 FROM dragoman.deletions WHERE run = OLD.run) THEN RETURN OLD; END IF;
+    RAISE EXCEPTION 'records are append-only';
+END $$;
+CREATE TRIGGER records_remain BEFORE UPDATE OR DELETE ON dragoman.records
+FOR EACH ROW EXECUTE FUNCTION dragoman.keep_records();
+CREATE FUNCTION dragoman.keep_runs() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' THEN RAISE EXCEPTION 'the beginning of a run is append-only'; END IF;
+    IF EXISTS (SELECT 1 FROM dragoman.deletions WHERE run = OLD.id) THEN RETURN OLD; END IF;
+    RAISE EXCEPTION 'runs are only deleted with their session';
+END $$;
+CREATE TRIGGER runs_remain BEFORE DELETE ON dragoman.runs FOR EACH ROW EXECUTE FUNCTION dragoman.keep_runs();
+CREATE TRIGGER runs_keep_their_names BEFORE UPDATE OF id, run_id, session, parent, copied_from, begun
+ON dragoman.runs FOR EACH ROW EXECUTE FUNCTION dragoman.keep_runs();
+"""
+
+
+class Settings(LeaseClock, frozen=True, kw_only=True):
+    """How the database is reached, by the writer and the reader."""
+
+    url: str
+    place: str
+    """The address without user and password, for messages."""
+    wait_seconds: float
+
+
+class PostgresConnection:
+    """A connection that accepts the statements of the journal: parameters are `?`, and text arrives as bytes."""
+
+    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+        self.raw = raw
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Cursor:
+        return self.raw.execute(statement.replace("?", "%s"), values)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
+        with self.raw.cursor() as cursor:
+            cursor.executemany(statement.replace("?", "%s"), rows)
+
+
+def describe_url(url: str) -> str:
+    """Return the address of a database without its user and password."""
+    _, conninfo = _load_psycopg()
+    try:
+        parts = conninfo.conninfo_to_dict(url)
+    except Exception as error:
+        # The message of the parser may repeat the password.
+        raise ConfigError(
+            "the address of the database cannot be read", hint="write postgres://user@host:5432/name"
+        ) from error.__class__(type(error).__name__)
+    host = parts.get("host") or parts.get("hostaddr") or "the local socket"
+    port = f":{parts['port']}" if "port" in parts else ""
+    return f"{host}{port}/{parts.get('dbname') or parts.get('user') or ''}"
+
+
+def _load_psycopg() -> tuple[Any, Any]:
+    try:
+        import psycopg
+        from psycopg import conninfo
+    except ImportError as error:
+        raise ConfigError(
+            "a journal in Postgres needs the package psycopg", hint='install it: pip install "dragoman[durable]"'
+        ) from error
+    return psycopg, conninfo
+
+
+@functools.cache
+def _bytes_loader() -> type[Any]:
+    from psycopg.adapt import Loader
+
+    class BytesLoader(Loader):
+        def load(self, data: Any) -> bytes:
+            return bytes(data)
+
+    return BytesLoader
+
+
+def connect(settings: Settings, *, writing: bool) -> PostgresConnection | None:
+    """Open the database. The writer creates the tables. None: there is nothing to read yet."""
+    psycopg, _ = _load_psycopg()
+
+    raw = psycopg.connect(
+        settings.url,
+        autocommit=True,
+        connect_timeout=max(2, int(settings.wait_seconds)),
+        application_name="dragoman journal",
+        options=_SESSION,
+        **_KEEP_ALIVE,
+    )
+    try:
+        raw.adapters.register_loader("text", _bytes_loader())
+        if writing:
+            _make_tables(raw)
+        if not _has_tables(raw):
+            raw.close()
+            return None
+        number = raw.execute("SELECT number FROM dragoman.version").fetchone()
+        if number is None or number[0] > VERSION:
+            raise JournalTooNew(settings.place, number[0] if number else 0, VERSION)
+    except BaseException:
+        raw.close()
+        raise
+    return PostgresConnection(raw)
+
+
+def _has_tables(raw: psycopg.Connection[Any]) -> bool:
+    # `to_regclass` reads a cache that does not yet know what was committed since the transaction began.
+    where = "schemaname = 'dragoman' AND tablename = 'version'"
+    return raw.execute(f"SELECT 1 FROM pg_catalog.pg_tables WHERE {where}").fetchone() is not None
+
+
+def _make_tables(raw: psycopg.Connection[Any]) -> None:
+    """Create the tables, once, even if many processes start at the same time."""
+    if _has_tables(raw):
+        return
+    with raw.transaction():
+        raw.execute("SELECT pg_advisory_xact_lock(%s, 0)", (_LOCK,))
+        if not _has_tables(raw):
+            raw.execute(_TABLES)
+            raw.execute("INSERT INTO dragoman.version VALUES (%s)", (VERSION,))
+
+
+def explain(error: BaseException, place: str) -> BaseException:
+    """Convert an error of Postgres to a message with the next step. Other errors stay as they are."""
+    import psycopg
+
+    if not isinstance(error, psycopg.Error):
+        return error
+    code = error.sqlstate or ""
+    known = {
+        "28": ("the login was refused", "check the user and the password in the address"),
+        "3D": ("there is no such database", "create it: createdb NAME"),
+        "42501": ("the user may not do this", "grant the user CREATE on the database, or use the owner of its tables"),
+        "25006": ("it is read-only", "name the primary server, not a replica"),
+        "53100": ("its disk is full", "free space on the disk of the database, then resume the run"),
+        "53300": ("it accepts no more connections", "raise max_connections, or run fewer workers"),
+    }
+    why, hint = (
+        known.get(code) or known.get(code[:2]) or (_first_line(error), "check the database, then resume the run")
+    )
+    return JournalFailed(f"the journal in the database {place} failed: {why}", hint=hint)
+
+
+def _first_line(error: psycopg.Error) -> str:
+    # The later lines repeat statements and values.
+    return (error.diag.message_primary or str(error).partition("\n")[0] or type(error).__name__)[:200]
+
+
+def _is_lost(error: BaseException, raw: psycopg.Connection[Any] | None) -> bool:
+    """Whether the server is away: a new connection may succeed. A refused login does not change by waiting."""
+    import psycopg
+
+    if raw is not None:
+        return bool(raw.closed or raw.broken)
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    # The client cannot see the code of an error before the connection exists, except in its text.
+    return not any(word in str(error) for word in ("authentication", "does not exist", "no pg_hba.conf", "role "))
+
+
+class _Retry(Struct):
+    """The waiting time between two attempts to reach the server: it doubles, up to a limit."""
+
+    deadline: float
+    pause: float = _FIRST_PAUSE
+
+    def wait(self, stop: threading.Event) -> bool:
+        """Wait before the next attempt. False: the time is over."""
+        left = self.deadline - time.monotonic()
+        if left <= 0 or stop.is_set():
+            return False
+        stop.wait(min(self.pause, left))
+        self.pause = min(self.pause * 2, _LONGEST_PAUSE)
+        return True
+
+
+class PostgresWriter(Writer[PostgresConnection]):
+    """Executes jobs in one transaction, and again after the server was away."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._settings = settings
+        self.stop = threading.Event()
+
+    def serve(self, jobs: list[Job]) -> None:
+        retry = _Retry(time.monotonic() + self._settings.wait_seconds)
+        while True:
+            super().serve(jobs)
+            jobs = [job for job in jobs if isinstance(job.outcome[1], _Unreachable)]
+            if not jobs or not retry.wait(self.stop):
+                return
+
+    def _open(self) -> PostgresConnection:
+        if self._connection is None:
+            try:
+                self._connection = connect(self._settings, writing=True)
+            except JournalError:
+                raise
+            except Exception as error:
+                raise _unreachable(error, None, self._settings.place) from error
+        assert self._connection is not None
+        return self._connection
+
+    def _begin(self, connection: PostgresConnection, durable: bool) -> None:
+        # A server that fails does not end this process, which would go on without the lost record. So every commit
+        # waits for the disk, whatever the server's own setting is.
+        connection.raw.execute("BEGIN; SET LOCAL synchronous_commit = on")
+
+    def _commit(self, connection: PostgresConnection) -> None:
+        connection.raw.execute("COMMIT")
+
+    def _undo(self, connection: PostgresConnection) -> None:
+        with contextlib.suppress(Exception):
+            connection.raw.execute("ROLLBACK")
+        if connection.raw.closed or connection.raw.broken:
+            connection.raw.close()
+            self._connection = None
+
+    def _explain(self, error: BaseException) -> BaseException:
+        raw = self._connection.raw if self._connection is not None else None
+        return _unreachable(error, raw, self._settings.place)
+
+    def _renew(self, connection: PostgresConnection) -> None:
+        try:
+            connection.executemany(
+                "UPDATE runs SET until = extract(epoch FROM clock_timestamp()) + ?"
+                " WHERE run_id = ? AND token = ? AND holder IS NOT NULL",
+                [(self._settings.lease_seconds, run_id, token) for run_id, token in self.held.items()],
+            )
+        except Exception:
+            # The next append meets the same obstacle and reports it. A lost claim is refused by its token.
+            self._undo(connection)
+
+    def _release(self, connection: PostgresConnection) -> None:
+        with contextlib.suppress(Exception):
+            connection.executemany(
+                "UPDATE runs SET holder = NULL WHERE run_id = ? AND token = ?", list(self.held.items())
+            )
+
+    def _disconnect(self, connection: PostgresConnection) -> None:
+        connection.raw.close()
+
+
+class _Unreachable(JournalFailed):
+    """The server cannot be reached. The journal tries again for some time before a task gets this error."""
+
+    hint = "start the database or check the address, then resume the run"
+
+
+def _unreachable(error: BaseException, raw: psycopg.Connection[Any] | None, place: str) -> BaseException:
+    if _is_lost(error, raw):
+        return _Unreachable(f"the database {place} cannot be reached: {str(error).partition(chr(10))[0][:200]}")
+    return explain(error, place)
+
+
+class PostgresReader(Handler):
+    """Executes jobs that read, each from one consistent snapshot."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._connection: PostgresConnection | None = None
+        self.stop = threading.Event()
+
+    def serve(self, jobs: list[Job]) -> None:
+        retry = _Retry(time.monotonic() + self._settings.wait_seconds)
+        for job in jobs:
+            while True:
+                self._try(job)
+                if not isinstance(job.outcome[1], _Unreachable) or not retry.wait(self.stop):
+                    break
+
+    def _try(self, job: Job) -> None:
+        try:
+            job.outcome = (self._read(job), None)
+        except JournalError as refusal:
+            job.outcome = (None, refusal)
+        except Exception as error:
+            raw = self._connection.raw if self._connection is not None else None
+            job.outcome = (None, _unreachable(error, raw, self._settings.place))
+            self.close()
+
+    def _read(self, job: Job) -> object:
+        if self._connection is None:
+            self._connection = connect(self._settings, writing=False)
+        connection = self._connection
+        if connection is None:
+            # Nothing is written yet. The statements are the same for SQLite, and find nothing in an empty file.
+            with contextlib.closing(empty()) as nothing:
+                return job.work(nothing)
+        connection.raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            return job.work(connection)
+        finally:
+            connection.raw.execute("ROLLBACK")
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.raw.close()
+
+
+class PostgresJournal(SqlJournal):
+    """A journal in a Postgres database, in the schema `dragoman`. Workers on many machines may share it.
+
+    `url` is an address such as `postgres://user@host:5432/name`. Leases end by the clock of the database. While the
+    server is away, the journal tries again for `wait_seconds`.
+    """
+
+    lock = " FOR UPDATE"
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        wait_seconds: float = WAIT_SECONDS,
+        lease_seconds: float = LEASE_SECONDS,
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = new_run_id,
+        is_alive: Callable[[Holder], bool] = is_running,
+    ) -> None:
+        place = describe_url(url)
+        settings = Settings(url=url, place=place, wait_seconds=wait_seconds, clock=clock, lease_seconds=lease_seconds)
+        writer, reader = PostgresWriter(settings), PostgresReader(settings)
+        self._stops = (writer.stop, reader.stop)
+        super().__init__(
+            place,
+            writer,
+            reader,
+            lease_seconds=lease_seconds,
+            clock=clock,
+            new_id=new_id,
+            is_alive=is_alive,
+        )
+
+    def _now(self, connection: Connection) -> float:
+        found = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+        return float(found[0])
+
+    def _encode(self, text: str) -> bytes:
+        return text.encode()
+
+    def _lock_name(self, connection: Connection, session: str) -> None:
+        connection.execute("SELECT pg_advisory_xact_lock(?, hashtext(?))", (_LOCK, session))
+
+    def close(self) -> None:
+        """Finish queued jobs, release held runs, end the threads. An attempt to reach the server ends."""
+        for stop in self._stops:
+            stop.set()
+        super().close()
