@@ -195,16 +195,38 @@ class Driver:
 
     async def run(self, commands: list[do.Command], *, started: Iterable[str] = ()) -> RunResult:
         """Execute commands until the run ends. `started` are the ids of calls that an earlier process had started."""
+        self.prepare(commands, started)
+        while await self.advance():
+            pass
+        assert self.machine.result is not None
+        return self.machine.result
+
+    def prepare(self, commands: Iterable[do.Command], started: Iterable[str] = ()) -> None:
+        """Queue the first commands. `started` are the ids of calls that an earlier process had started."""
         self._calls.started = set(started)
-        task = self._task = asyncio.current_task()
-        was_cancelled = self._cancel_reason is not None
+        self._take(commands)
+
+    async def advance(self) -> bool:
+        """Execute the next command. False: the run has ended or waits for an answer, and its journal is released."""
         try:
-            if was_cancelled:
+            await self._advance()
+        except BaseException:
+            await self._close()
+            raise
+        if self._waiting:
+            return True
+        await self._close()
+        return False
+
+    async def _advance(self) -> None:
+        task = self._task = asyncio.current_task()
+        try:
+            if self._cancel_reason is not None:
                 await self._abort()
-            else:
-                await self._drive(commands)
+            elif self._waiting:
+                await self._perform(self._waiting.popleft())
                 if self._cancel_reason is not None:
-                    # The run ended before the cancellation: let it arrive here, not in the code that waits for the
+                    # The command ended before the cancellation: let it arrive here, not in the code that waits for the
                     # result.
                     await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -216,15 +238,10 @@ class Driver:
                 task.uncancel()
         finally:
             self._task = None
-            if self._services.run_journal is not None:
-                await self._services.run_journal.close()
-        assert self.machine.result is not None
-        return self.machine.result
 
-    async def _drive(self, commands: Iterable[do.Command]) -> None:
-        self._take(commands)
-        while self._waiting:
-            await self._perform(self._waiting.popleft())
+    async def _close(self) -> None:
+        if self._services.run_journal is not None:
+            await self._services.run_journal.close()
 
     async def _abort(self) -> None:
         """Cancel the running calls, give every open call a result, and record the end."""

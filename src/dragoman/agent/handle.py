@@ -92,21 +92,40 @@ class Run(Generic[AnswerT]):
         return check_result(result) if check else result
 
     async def _finish(self) -> RunResult[AnswerT]:
-        if self._result is not None:
-            return self._result
-        if self._has_begun:
+        if self._result is None and self._has_begun:
             raise ConfigError("this run has already started", hint="start another run")
+        while await self.advance():
+            pass
+        assert self._result is not None
+        return self._result
+
+    async def advance(self) -> bool:
+        """Execute the next command of the run. False: the run has ended, or waits for an approval.
+
+        A durable engine calls this, and records its progress between two calls. Everybody else awaits the result.
+        """
+        if self._result is not None:
+            return False
+        driver = self._driver or await self._begin()
+        goes_on = False
+        try:
+            goes_on = await driver.advance()
+        finally:
+            # The result exists before the last commands, which record and report it.
+            if not goes_on:
+                self._result = driver.machine.result
+        return goes_on
+
+    async def _begin(self) -> Driver:
         self._has_begun = True
         driver, commands, started = await self._open(self)
         self._driver = driver
+        driver.prepare(commands, started)
         for words in self._words:
             self.steer(words)
         if self._cancelled is not None:
             driver.cancel(self._cancelled)
-        try:
-            return await driver.run(commands, started=started)
-        finally:
-            self._result = driver.machine.result
+        return driver
 
     def wait(self, *, check: bool = True) -> RunResult[AnswerT]:
         """The same as `result`, in blocking code."""
