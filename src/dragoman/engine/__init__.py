@@ -1,0 +1,23 @@
+"""Engines: where the runs of agents are executed. One process with a journal, or many workers on Postgres."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dragoman.engine.embedded import EmbeddedEngine
+from dragoman.engine.engine import Engine, RunStatus
+from dragoman.engine.execution import digest_tools
+
+if TYPE_CHECKING:
+    from dragoman.engine.postgres import PostgresEngine
+
+__all__ = ["EmbeddedEngine", "Engine", "PostgresEngine", "RunStatus", "digest_tools"]
+
+
+def __getattr__(name: str) -> Any:
+    # Only a program with many workers loads DBOS.
+    if name == "PostgresEngine":
+        from dragoman.engine.postgres import PostgresEngine
+
+        return PostgresEngine
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,109 @@
+"""The execution of submitted runs by a worker, one command at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.agent.agent import Agent
+from dragoman.agent.handle import Run
+from dragoman.errors import ConfigError
+from dragoman.journal.journal import Journal, RunBusy, RunExists, RunLost, UnknownRun
+from dragoman.types import Message
+
+log = logging.getLogger("dragoman.engine")
+
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
+
+
+class Submission(Struct, frozen=True):
+    """A run that was asked for. It is stored as JSON until a worker takes it."""
+
+    agent: str
+    run_id: str
+    messages: list[Message]
+    session: str | None = None
+
+
+class Progress(Struct, frozen=True):
+    """What one step of a run led to. `goes_on`: there are more commands."""
+
+    state: Literal["goes_on", "waiting", "ended"]
+    outcome: str = ""
+    """The kind of the outcome of an ended run."""
+
+
+def digest_tools(agent: Agent[Any]) -> str:
+    """Return a digest of the tools of an agent. A run continues only on workers with the same tools."""
+    known = [[tool.name, tool.parameters] for tool in sorted(agent.tools, key=lambda each: each.name)]
+    return hashlib.sha256(msgspec.json.encode(known, order="deterministic")).hexdigest()[:12]
+
+
+class Executor:
+    """Executes runs of some agents in this process. The journal decides who holds a run, and what has happened."""
+
+    def __init__(self, journal: Journal, agents: Mapping[str, Agent[Any]]) -> None:
+        for name, agent in agents.items():
+            if agent.journal is not journal:
+                raise ConfigError(
+                    f"the agent {name!r} has another journal than the engine",
+                    hint="create the agent with journal=engine.journal",
+                )
+        self._journal = journal
+        self._agents = dict(agents)
+        self.live: dict[str, Run[Any]] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The loop in which the runs are executed."""
+
+    async def advance(self, submission: Submission) -> Progress:
+        """Execute the next command of a run. The first call in this process begins the run, or takes it over."""
+        run_id = submission.run_id
+        self.loop = asyncio.get_running_loop()
+        if run_id not in self.live:
+            self.live[run_id] = await self._open(submission)
+        goes_on = False
+        try:
+            goes_on = await self._step(submission)
+        except (RunLost, RunExists) as lost:
+            # Another worker has it, or had it for a while. The next step finds out.
+            log.warning("%s", lost)
+            return Progress("goes_on")
+        finally:
+            run = self.live[run_id] if goes_on else self.live.pop(run_id)
+        if goes_on or run.outcome is None:
+            return Progress("goes_on")
+        outcome = run.outcome.outcome
+        return Progress("waiting" if outcome.category == "waiting" else "ended", outcome.kind)
+
+    async def _step(self, submission: Submission) -> bool:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await self.live[submission.run_id].advance()
+            except RunBusy as busy:
+                # Its last holder has ended without a release, or was paused. The lease ends soon.
+                log.info("run %s: %s", submission.run_id, busy)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                self.live[submission.run_id] = await self._open(submission)
+
+    async def _open(self, submission: Submission) -> Run[Any]:
+        agent = self._agents[submission.agent]
+        try:
+            await self._journal.run(submission.run_id)
+        except UnknownRun:
+            return agent.start(submission.messages, run_id=submission.run_id, session=submission.session)
+        return agent.restart(submission.run_id)
+
+    def cancel(self, run_id: str, reason: str) -> None:
+        """Cancel a run that this process executes. Any thread may call this."""
+        run = self.live.get(run_id)
+        if run is not None and self.loop is not None:
+            self.loop.call_soon_threadsafe(run.cancel, reason)

@@ -1,0 +1,140 @@
+"""The workers of a database: which ones are alive, what they serve, and who takes over the runs of those that died."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = logging.getLogger("dragoman.engine")
+
+BEAT_SECONDS = 0.5
+DEAD_AFTER_SECONDS = 3.0
+_LOCK = 0x6472676D
+_TABLES_LOCK, _TAKEOVER_LOCK = 1, 2
+
+_TABLE = """
+CREATE SCHEMA IF NOT EXISTS dragoman;
+CREATE TABLE IF NOT EXISTS dragoman.workers (
+    worker TEXT PRIMARY KEY,
+    beat TIMESTAMPTZ NOT NULL,
+    agents TEXT NOT NULL
+);
+"""
+
+
+def connect(url: str) -> psycopg.Connection[Any]:
+    """Open a connection, and create the table of workers if it is missing."""
+    import psycopg
+
+    connection = psycopg.connect(url, autocommit=True, application_name="dragoman worker", connect_timeout=10)
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (_LOCK, _TABLES_LOCK))
+        connection.execute(_TABLE)
+    return connection
+
+
+def find_digests(connection: psycopg.Connection[Any], agent: str) -> list[str]:
+    """Return the digests of the tools that live workers have for an agent, the newest worker first."""
+    rows = connection.execute(
+        "SELECT agents FROM dragoman.workers WHERE beat > clock_timestamp() - make_interval(secs => %s)"
+        " ORDER BY beat DESC",
+        (DEAD_AFTER_SECONDS,),
+    ).fetchall()
+    served = [msgspec.json.decode(text, type=dict[str, str]) for (text,) in rows]
+    return list(dict.fromkeys(agents[agent] for agents in served if agent in agents))
+
+
+class Heartbeat:
+    """A thread that keeps a worker alive in the table, and lets it take over the runs of workers that died.
+
+    `take_over` gets the names of dead workers, and returns those of which nothing is left. One worker at a time calls
+    it. `look` is called with each beat.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        worker: str,
+        agents: Mapping[str, str],
+        *,
+        take_over: Callable[[list[str]], Iterable[str]],
+        look: Callable[[], None],
+    ) -> None:
+        self._url = url
+        self._worker = worker
+        self._agents = msgspec.json.encode(agents).decode()
+        self._take_over = take_over
+        self._look = look
+        self._stop = threading.Event()
+        self._connection: psycopg.Connection[Any] | None = None
+        self._thread = threading.Thread(target=self._run, name="dragoman-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._beat(connect(self._url))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and leave the table. What the worker still holds is free at once."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        with contextlib.suppress(Exception):
+            connection = self._connection or connect(self._url)
+            connection.execute("DELETE FROM dragoman.workers WHERE worker = %s", (self._worker,))
+            connection.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(BEAT_SECONDS):
+            try:
+                connection = self._connection or connect(self._url)
+                self._connection = connection
+                self._beat(connection)
+                self._replace_dead(connection)
+                self._look()
+            except Exception as error:
+                # The database is away, or restarts. The next beat tries again.
+                log.warning("the heartbeat failed: %s", str(error).partition("\n")[0])
+                with contextlib.suppress(Exception):
+                    if self._connection is not None:
+                        self._connection.close()
+                self._connection = None
+
+    def _beat(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        connection.execute(
+            "INSERT INTO dragoman.workers VALUES (%s, clock_timestamp(), %s)"
+            " ON CONFLICT (worker) DO UPDATE SET beat = excluded.beat, agents = excluded.agents",
+            (self._worker, self._agents),
+        )
+
+    def _replace_dead(self, connection: psycopg.Connection[Any]) -> None:
+        dead = connection.execute(
+            "SELECT worker FROM dragoman.workers WHERE beat < clock_timestamp() - make_interval(secs => %s)",
+            (DEAD_AFTER_SECONDS,),
+        ).fetchall()
+        if not dead:
+            return
+        # A lock of the session: if this worker dies, another one does it.
+        if connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (_LOCK, _TAKEOVER_LOCK)).fetchone() != (True,):
+            return
+        try:
+            began = time.monotonic()
+            gone = list(self._take_over([name for (name,) in dead]))
+            for name in gone:
+                connection.execute(
+                    "DELETE FROM dragoman.workers"
+                    " WHERE worker = %s AND beat < clock_timestamp() - make_interval(secs => %s)",
+                    (name, DEAD_AFTER_SECONDS),
+                )
+            log.info("took over from %s in %.2f s", ", ".join(gone), time.monotonic() - began)
+        finally:
+            connection.execute("SELECT pg_advisory_unlock(%s, %s)", (_LOCK, _TAKEOVER_LOCK))

@@ -1,0 +1,194 @@
+"""What every engine does: it executes submitted runs, waits for answers, cancels, and forgets nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dragoman
+from dragoman.agent import Connection, Safety
+from dragoman.agent.agent import Agent
+from dragoman.agent.approvals import list_requests
+from dragoman.engine import EmbeddedEngine, Engine, PostgresEngine, digest_tools
+from dragoman.errors import ConfigError
+from dragoman.journal import UnknownRun
+from dragoman.testing import ScriptedModel
+from dragoman.types import Request, ToolCall, ToolResult
+
+Scene = Callable[[Engine, "Desk"], Coroutine[Any, Any, None]]
+
+
+class Desk:
+    """An agent with tools, and what they did."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.begun = asyncio.Event()
+
+    def make_agent(self, journal: Any) -> Agent[Any]:
+        @dragoman.tool
+        async def note(name: str) -> str:
+            """Write a note."""
+            self.done.append(name)
+            return "noted"
+
+        @dragoman.tool(requires_approval=True)
+        async def pay(name: str) -> str:
+            """Pay a bill."""
+            self.done.append(name)
+            return "paid"
+
+        @dragoman.tool
+        async def stall(name: str) -> str:
+            """Take for ever."""
+            self.begun.set()
+            await asyncio.Event().wait()
+            return name
+
+        def say(request: Request) -> Any:
+            parts = [part for message in request.messages for part in message.parts]
+            if any(isinstance(part, ToolResult) for part in parts):
+                return "Done."
+            words = next(message.text for message in request.messages if message.role == "user")
+            tool, _, name = words.partition(" ")
+            return [ToolCall("call_1", tool, {"name": name})]
+
+        model = ScriptedModel(say, loop=True)
+        return Agent(
+            model.endpoint(),
+            [note, pay, stall],
+            journal=journal,
+            connection=Connection(transport=model),
+            safety=Safety(defer_approvals=True),
+        )
+
+
+@asynccontextmanager
+async def working(engine: Engine, agents: dict[str, Agent[Any]]) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    worker = asyncio.create_task(engine.work(agents, stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await worker
+
+
+@pytest.fixture(params=["embedded", "postgres"])
+def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scene], None]:
+    """Play a scene with an engine that works."""
+    kind: str = request.param
+    url = request.getfixturevalue("postgres").new_database() if kind == "postgres" else ""
+
+    async def with_engine(scene: Scene) -> None:
+        engine: Engine = PostgresEngine(url) if url else EmbeddedEngine(tmp_path / "journal.db")
+        desk = Desk()
+        try:
+            async with working(engine, {"clerk": desk.make_agent(engine.journal)}):
+                await _until_it_serves(engine)
+                await scene(engine, desk)
+        finally:
+            await engine.close()
+
+    return lambda scene: asyncio.run(asyncio.wait_for(with_engine(scene), 50))
+
+
+async def _until_it_serves(engine: Engine) -> None:
+    while isinstance(engine, PostgresEngine) and not engine.is_working:
+        await asyncio.sleep(0.01)
+
+
+def test_a_submitted_run_is_executed_once(play: Callable[[Scene], None]) -> None:
+    async def scene(engine: Engine, desk: Desk) -> None:
+        first = await engine.submit("clerk", "note a", run_id="run-a")
+        assert await engine.submit("clerk", "note a", run_id="run-a") == first == "run-a"
+        others = [await engine.submit("clerk", f"note {number}") for number in range(5)]
+        states = [await engine.wait(run_id) for run_id in [first, *others]]
+        assert [(status.state, status.why, status.agent) for status in states] == [("ended", "answered", "clerk")] * 6
+        assert sorted(desk.done) == ["0", "1", "2", "3", "4", "a"]
+        assert (await engine.journal.run("run-a")).ended
+
+    play(scene)
+
+
+def test_a_run_waits_for_an_approval_and_continues(play: Callable[[Scene], None]) -> None:
+    async def scene(engine: Engine, desk: Desk) -> None:
+        run_ids = [await engine.submit("clerk", f"pay {name}") for name in ("rent", "bribe")]
+        assert [(await engine.wait(run_id)).state for run_id in run_ids] == ["waiting", "waiting"]
+        assert desk.done == []
+        requests = {each.run_id: each for each in await list_requests(engine.journal)}
+        for run_id, approved in zip(run_ids, (True, False), strict=True):
+            await engine.answer(requests[run_id].id, approved)
+        for run_id in run_ids:
+            while (await engine.wait(run_id)).state == "waiting":
+                pass
+            assert (await engine.status(run_id)).state == "ended"
+        assert desk.done == ["rent"]
+
+    play(scene)
+
+
+def test_a_running_run_is_cancelled(play: Callable[[Scene], None]) -> None:
+    async def scene(engine: Engine, desk: Desk) -> None:
+        run_id = await engine.submit("clerk", "stall now")
+        while (await engine.status(run_id)).state != "running":
+            await asyncio.sleep(0)
+        while not any(record.kind == "started" for record in await _records(engine, run_id)):
+            pass
+        await engine.cancel(run_id)
+        assert (await engine.wait(run_id)).state == "cancelled"
+        while not (await engine.journal.run(run_id)).ended:
+            pass
+        assert desk.done == []
+
+    play(scene)
+
+
+async def _records(engine: Engine, run_id: str) -> list[Any]:
+    try:
+        return list(await engine.journal.read(run_id))
+    except UnknownRun:
+        return []
+
+
+def test_what_is_not_there_is_named(play: Callable[[Scene], None]) -> None:
+    async def scene(engine: Engine, desk: Desk) -> None:
+        with pytest.raises(UnknownRun):
+            await engine.status("run-x")
+        if isinstance(engine, PostgresEngine):
+            with pytest.raises(ConfigError, match="no worker serves an agent named 'chef'"):
+                await engine.submit("chef", "cook")
+        else:
+            status = await engine.wait(await engine.submit("chef", "cook"))
+            assert (status.state, status.why) == ("failed", "no agent is named 'chef'")
+        other = desk.make_agent(None)
+        with pytest.raises(ConfigError, match="already"):
+            await engine.work({"clerk": other}, asyncio.Event())
+
+    play(scene)
+
+
+def test_the_digest_is_that_of_the_tools() -> None:
+    """Another description or another model is the same agent; another argument is not."""
+
+    def make(*tools: Any, model: str = "ollama:qwen3") -> Agent[Any]:
+        return Agent(model, tools)
+
+    def note(name: str) -> str:
+        """Write."""
+        return name
+
+    first = digest_tools(make(dragoman.tool(note)))
+    note.__doc__ = "Write a line."
+    assert digest_tools(make(dragoman.tool(note), model="ollama:llama3")) == first
+
+    def note(name: str, line: str) -> str:  # type: ignore[no-redef]
+        """Write."""
+        return name + line
+
+    assert digest_tools(make(dragoman.tool(note))) != first

@@ -1,0 +1,186 @@
+"""Workers in processes of their own: killed, paused, stopped, replaced. No run is lost, and nothing happens twice."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.engine import worker_program
+from tests.postgres import PostgresServer
+
+from dragoman.agent.records import Ended, decode
+from dragoman.agent.turn import UNKNOWN_OUTCOME
+from dragoman.engine import PostgresEngine
+from dragoman.errors import ConfigError
+from dragoman.journal import Record, order_faults
+from dragoman.types import ToolResult
+
+EFFECTS = {"call_1": "pay", "call_2": "note"}
+
+
+class Office:
+    """Workers that share a database, and the ledger of what their tools did."""
+
+    def __init__(self, url: str, folder: Path, root: Path) -> None:
+        self.url = url
+        self.ledger = folder / "ledger"
+        self.ledger.touch()
+        self._path = f"{root}{os.pathsep}{root / 'src'}"
+        self.workers: list[subprocess.Popen[str]] = []
+
+    def hire(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, worker_program.__file__, self.url, str(self.ledger)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": self._path},
+        )
+        self.workers.append(process)
+        return process
+
+    def await_start(self) -> None:
+        for worker in self.workers:
+            assert worker.stdout is not None
+            assert worker.stdout.readline().startswith("started")
+
+    def effects(self) -> Counter[tuple[str, str]]:
+        lines = (line.split() for line in self.ledger.read_text(encoding="utf-8").splitlines())
+        return Counter((what, name) for what, name, _ in lines)
+
+
+@contextmanager
+def office(postgres: PostgresServer, folder: Path, root: Path, workers: int) -> Iterator[Office]:
+    made = Office(postgres.new_database(), folder, root)
+    with ExitStack() as stack:
+        for _ in range(workers):
+            worker = stack.enter_context(made.hire())
+            stack.callback(worker.kill)
+        made.await_start()
+        yield made
+        for worker in made.workers:
+            worker.send_signal(signal.SIGCONT)
+            worker.kill()
+
+
+def check_run(records: Sequence[Record], name: str, effects: Counter[tuple[str, str]]) -> int:
+    """Check one run against the ledger. Return the number of calls whose outcome is unknown."""
+    assert order_faults(records) == []
+    assert records[-1].kind == "ended"
+    ended: Ended = decode(records[-1].body, Ended)
+    assert ended.kind == "answered"
+    parts = [part for message in ended.messages for part in message.parts]
+    results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
+    assert list(results) == ["call_0", "call_1", "call_2"]
+    unknown = 0
+    for call_id, what in EFFECTS.items():
+        happened = effects[what, name]
+        assert happened <= 1, f"{what} happened twice in {name}"
+        if results[call_id].content == UNKNOWN_OUTCOME:
+            unknown += 1
+        else:
+            assert happened == 1, f"{what} is reported and never happened in {name}"
+    assert effects["look", name] >= 1
+    return unknown
+
+
+async def finish(engine: PostgresEngine, run_ids: Sequence[str], office: Office) -> int:
+    """Wait for all runs and check each. Return the number of unknown outcomes."""
+    for run_id in run_ids:
+        assert (await engine.wait(run_id)).state == "ended"
+    effects = office.effects()
+    return sum([check_run(await engine.journal.read(run_id), run_id, effects) for run_id in run_ids])
+
+
+async def submit(engine: PostgresEngine, count: int) -> list[str]:
+    while True:
+        try:
+            return [await engine.submit("clerk", f"run-{number}", run_id=f"run-{number}") for number in range(count)]
+        except ConfigError:
+            # No worker has registered yet.
+            await asyncio.sleep(0.05)
+
+
+async def until_effects(office: Office, count: int) -> None:
+    while office.effects().total() < count:
+        await asyncio.sleep(0.01)
+
+
+def play(scene: object, seconds: float) -> None:
+    asyncio.run(asyncio.wait_for(scene, seconds))  # type: ignore[arg-type]
+
+
+def test_a_killed_and_a_paused_worker_are_replaced(postgres: PostgresServer, tmp_path: Path, root: Path) -> None:
+    async def scene(desk: Office) -> None:
+        engine = PostgresEngine(desk.url)
+        run_ids = await submit(engine, 24)
+        await until_effects(desk, 6)
+        desk.workers[0].kill()
+        await until_effects(desk, 20)
+        desk.workers[1].send_signal(signal.SIGSTOP)
+        unknown = await finish(engine, run_ids, desk)
+        # A paused worker that wakes up is refused by the journal, before it starts anything.
+        desk.workers[1].send_signal(signal.SIGCONT)
+        again = await submit(engine, 24)
+        assert again == run_ids, "a second submission changes nothing"
+        more = [await engine.submit("clerk", f"late-{number}", run_id=f"late-{number}") for number in range(4)]
+        assert await finish(engine, more, desk) == 0
+        assert await finish(engine, run_ids, desk) == unknown
+        await engine.close()
+
+    with office(postgres, tmp_path, root, 3) as desk:
+        play(scene(desk), 100)
+
+
+def test_a_worker_that_stops_hands_its_runs_over(postgres: PostgresServer, tmp_path: Path, root: Path) -> None:
+    async def scene(desk: Office) -> None:
+        engine = PostgresEngine(desk.url)
+        run_ids = await submit(engine, 12)
+        await until_effects(desk, 4)
+        leaver = desk.workers[0]
+        assert leaver.stdin is not None
+        leaver.stdin.close()
+        assert await asyncio.to_thread(leaver.wait) == 0
+        await finish(engine, run_ids, desk)
+        await engine.close()
+
+    with office(postgres, tmp_path, root, 2) as desk:
+        play(scene(desk), 100)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_workers_that_die_every_two_seconds_lose_nothing(postgres: PostgresServer, tmp_path: Path, root: Path) -> None:
+    async def kill(desk: Office, done: asyncio.Event) -> None:
+        for number in itertools.count():
+            try:
+                await asyncio.wait_for(done.wait(), 2.0)
+                return
+            except TimeoutError:
+                worker = desk.workers[number % 4]
+                worker.send_signal(signal.SIGCONT)
+                worker.kill() if number % 4 != 3 else worker.send_signal(signal.SIGSTOP)
+                desk.workers[number % 4] = desk.hire()
+                desk.workers.pop()
+
+    async def scene(desk: Office) -> None:
+        engine, done = PostgresEngine(desk.url), asyncio.Event()
+        run_ids = await submit(engine, 500)
+        killer = asyncio.create_task(kill(desk, done))
+        unknown = await finish(engine, run_ids, desk)
+        done.set()
+        await killer
+        print(f"{unknown} outcomes are unknown")
+        await engine.close()
+
+    with office(postgres, tmp_path, root, 4) as desk:
+        play(scene(desk), 800)
