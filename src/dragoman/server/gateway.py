@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from dragoman import wire as wires
 from dragoman.characters import escape_message
 from dragoman.errors import DragomanError, UnknownModel
+from dragoman.extraction.leaks import TurnMemory
 from dragoman.pipeline import Exchange, Report
 from dragoman.server import models
 from dragoman.server.access import METHODS, Access
@@ -76,6 +77,7 @@ class Gateway:
         self.spans = Spans() if router.settings.gateway.telemetry else None
         self.records = Records(router.settings.gateway.kept_reports)
         self._secret = secret or secrets.token_bytes(32)
+        self._turns = TurnMemory()
         self._routes: dict[tuple[str, str], Handler] = {
             ("GET", "/"): self._say_hello,
             ("GET", "/healthz"): self._say_hello,
@@ -211,7 +213,7 @@ class Gateway:
             backends = chosen.backends(find_login(call.headers), betas)
             sent, left_out = settle_fields(request, codec.name, chosen.targets[0].endpoint.wire)
             report.losses += left_out
-            exchange = Exchange(replace(sent, model=""), backends, report, secret=self._secret)
+            exchange = Exchange(replace(sent, model=""), backends, report, secret=self._secret, memory=self._turns)
             await self._answer(call, codec, replace(request, tools=sent.tools), exchange)
         except DragomanError as error:
             report.failure = str(error)
