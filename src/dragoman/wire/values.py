@@ -305,6 +305,13 @@ def invert_stops(stops: Mapping[str, StopReason], default: str) -> dict[StopReas
     return words | {stop: word for word, stop in reversed(list(stops.items()))}
 
 
+def find_stop_sequence(stop: StopReason, extra: Mapping[str, Any]) -> str:
+    """Return the text at which a model stopped, as any wire tells it; empty if it stopped for another reason."""
+    if stop != "stop_sequence":
+        return ""
+    return next((text for own in extra.values() if (text := as_text(as_dict(own).get("stop_sequence")))), "")
+
+
 def describe(failure: Failure) -> str:
     """Return the message of a failure for a client; never empty."""
     return failure.message or failure.code or failure.kind.replace("_", " ")
