@@ -137,15 +137,18 @@ def test_a_refusal_after_words_and_a_call_in_it_stay_apart() -> None:
 
 
 def test_the_official_client_reads_a_streamed_refusal() -> None:
-    with Upstream([refuse("openai_chat", True)]) as upstream, gateway_to(upstream.endpoint()) as gateway:
-        with open_openai(gateway.url) as client:
-            state = ChatCompletionStreamState()
-            messages: Any = CHAT["messages"]
-            chunks: Any = client.chat.completions.create(model="m", messages=messages, stream=True)
-            for chunk in chunks:
-                state.handle_chunk(chunk)
-            message = state.get_final_completion().choices[0].message
-            assert message.refusal == SAID and not message.content
+    with (
+        Upstream([refuse("openai_chat", True)]) as upstream,
+        gateway_to(upstream.endpoint()) as gateway,
+        open_openai(gateway.url) as client,
+    ):
+        state = ChatCompletionStreamState()
+        messages: Any = CHAT["messages"]
+        chunks: Any = client.chat.completions.create(model="m", messages=messages, stream=True)
+        for chunk in chunks:
+            state.handle_chunk(chunk)
+        message = state.get_final_completion().choices[0].message
+        assert message.refusal == SAID and not message.content
 
 
 STOPPED = ({"stop_reason": "END"}, {"matched_stop": "END"})
@@ -196,8 +199,8 @@ def test_the_stop_sequence_of_an_anthropic_endpoint_reaches_a_client_of_chat() -
 
 def test_a_call_in_text_before_a_stop_sequence_is_a_call() -> None:
     said = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
-    with Upstream([chat_body({"content": said}, stop_reason="END")]) as upstream:
-        with gateway_to(upstream.endpoint()) as gateway:
-            [reply] = ask(gateway, "/v1/messages", False, stop_sequences=["END"], tools=TOOLS["/v1/messages"])
+    script = [chat_body({"content": said}, stop_reason="END")]
+    with Upstream(script) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        [reply] = ask(gateway, "/v1/messages", False, stop_sequences=["END"], tools=TOOLS["/v1/messages"])
     assert (reply["stop_reason"], reply["stop_sequence"]) == ("tool_use", None)
     assert [block["type"] for block in reply["content"]] == ["tool_use"]

@@ -226,6 +226,51 @@ def test_a_path_that_is_not_translated_goes_to_an_endpoint_of_the_same_wire() ->
         assert status == 404 and isinstance(json.loads(data)["error"], str), "in the form of Ollama's errors"
 
 
+def test_an_unknown_path_or_method_is_an_error_that_names_those_that_exist() -> None:
+    vendor: list[tuple[str, str, dict[str, str], int, str]] = [
+        ("POST", "/v1/nothing", {}, 404, "/v1/chat/completions"),
+        ("POST", "/v1/nothing", {"anthropic-version": "2023-06-01"}, 404, "/v1/messages/count_tokens"),
+        ("POST", "/v1/messages/batches", {}, 404, "/v1/messages/count_tokens"),
+        ("POST", "/v1beta/models/m:tuneModel", {}, 404, "MODEL:streamGenerateContent"),
+        ("POST", "/api/pull", {}, 404, "/api/generate"),
+        ("GET", "/v1/chat/completions", {}, 405, "POST"),
+        ("GET", "/v1/messages", {}, 405, "POST"),
+        ("DELETE", "/v1beta/models/m:generateContent", {}, 405, "POST"),
+        ("POST", "/api/tags", {}, 405, "GET"),
+        ("PUT", "/v1/models/m", {}, 405, "GET"),
+        ("POST", "/healthz", {}, 405, "GET"),
+        ("GET", "/v1/embeddings", {}, 405, "POST"),
+    ]
+    with Upstream([]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for method, path, headers, status, named in vendor:
+            got, answered, data = send(gateway, method, path, {}, **headers)
+            assert got == status and named in data.decode(), (method, path, got, data)
+            assert (status == 405) == (answered.get("allow") == named), (method, path, answered)
+            error = json.loads(data)["error"]
+            is_anthropic = path.startswith("/v1/messages") or bool(headers)
+            assert (json.loads(data).get("type") == "error") == is_anthropic, data
+            assert isinstance(error, str) == path.startswith("/api/") and ("status" in error) == ("beta" in path), data
+        assert upstream.received == []
+
+
+def test_other_paths_go_to_the_endpoint_of_their_model_and_its_key_stays_hidden() -> None:
+    key = "sk-endpoint-0123456789abcdef"
+    refusal = Answer(401, {"content-type": "application/json"}, {"error": {"message": f"wrong key {key}"}})
+    with Upstream([refusal], loop=True) as first, Upstream([refusal], loop=True) as second:
+        rows = [
+            f'[endpoints.{name}]\nurl = "{at.url}"\nwire = "openai_chat"\nmodel = "m"\nkey = "{key}"\n'
+            f'headers = {{"x-team" = "{name}"}}\n[[routes]]\nmatch = "{match}"\nto = "{name}"\n'
+            for name, at, match in (("first", first, "gpt-*"), ("second", second, "nomic*"))
+        ]
+        settings = parse_settings("".join(rows) + '[aliases]\nembed = "nomic-1"')
+        with run_gateway(lambda transport: Router(settings, transport=transport)) as gateway:
+            for model in ("gpt-5", "nomic-embed", "embed", "other", None):
+                status, _, data = send(gateway, "POST", "/v1/embeddings", {"model": model, "input": "x"})
+                assert status == 401 and b"wrong key" in data and key.encode() not in data, data
+        seen = [[received.headers["x-team"] for received in each.received] for each in (first, second)]
+        assert seen == [["first"] * 3, ["second"] * 2]
+
+
 def test_a_passthrough_route_changes_no_byte_and_is_observed() -> None:
     leak = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
     odd = b'{"model": "m",  "messages": [ {"role":"user","content":"Go."} ], "unknown_field": [1,2], "stream": %s}'

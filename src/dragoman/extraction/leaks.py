@@ -166,10 +166,10 @@ class TurnMemory:
     def find(self, number: int, text: str, before: bytes = b"") -> Extraction | Literal[False] | None:
         """Return what was read; None if it depends on the messages before, False if nothing is known."""
         key = number, (text, before)
-        found = self._found.get(key, False)
-        if found is not False:
-            self._found.move_to_end(key)
-        return found
+        if key not in self._found:
+            return False
+        self._found.move_to_end(key)
+        return self._found[key]
 
     def put(self, number: int, text: str, found: Extraction | None, before: bytes = b"") -> None:
         """Keep what was read in a text."""

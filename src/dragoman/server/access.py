@@ -21,15 +21,12 @@ from dragoman.paths import expand, require_folder, state_folder
 from dragoman.providers.prices import Prices
 from dragoman.secrets import scrub
 from dragoman.server.asgi import HttpCall
-from dragoman.server.keys import KEYS_FILE, ClientKey, KeyRing, digest_of
+from dragoman.server.keys import KEY_HEADERS, KEYS_FILE, ClientKey, KeyRing, digest_of, read_key_header
 from dragoman.server.quotas import EVERYTHING, USAGE_FILE, Permit, Quotas, estimate_tokens
 from dragoman.server.settings import ServerSettings
 from dragoman.types import Failure
 
-OWN_KEY_HEADER = "x-dragoman-key"
-"""For clients whose other headers have a login of the endpoint."""
-_KEY_HEADERS = (OWN_KEY_HEADER, "authorization", "x-api-key", "x-goog-api-key")
-_SINGLE = frozenset({"host", "origin", "content-length", "content-encoding", "transfer-encoding", *_KEY_HEADERS})
+_SINGLE = frozenset({"host", "origin", "content-length", "content-encoding", "transfer-encoding", *KEY_HEADERS})
 """Two of these headers in one request can be read in two ways."""
 _WITHOUT_KEY = frozenset({("GET", "/healthz"), ("GET", "/readyz")})
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -181,12 +178,12 @@ class Access:
         """Return the key of a request. Keys of this gateway are removed from all headers, so that none goes further."""
         sent = bool(login)
         key = self._ring.find(login) if login else None
-        for name in _KEY_HEADERS:
-            value = call.headers.get(name)
+        for name in KEY_HEADERS:
+            value = read_key_header(call.headers, name)
             if not value:
                 continue
             sent = True
-            found = self._ring.find(value[7:].strip() if value[:7].lower() == "bearer " else value)
+            found = self._ring.find(value)
             if found is not None:
                 # The name stays: it shows which vendor's client this is.
                 call.headers[name] = ""
