@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import logging
+import select
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,21 +21,24 @@ import openai
 import pytest
 from google import genai
 from google.genai import errors, types
+from msgspec.structs import replace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.server.gateways import FixedServer, RunningGateway, run_gateway, settings_for
 from tests.server.test_gateway import CHAT, PATHS, send
 
+from dragoman import providers
 from dragoman.errors import ConfigError
+from dragoman.pipeline import Report
 from dragoman.server.access import Access, open_access
-from dragoman.server.keys import KeyLimits, KeyRing, add_key, read_keys, revoke_key
-from dragoman.server.quotas import Permit, Quotas
+from dragoman.server.keys import ClientKey, KeyLimits, KeyRing, add_key, read_keys, revoke_key
+from dragoman.server.quotas import Permit, Quotas, Sent
 from dragoman.server.router import Router
 from dragoman.server.settings import GatewaySettings, ServerSettings, parse_settings
 from dragoman.server.spans import Spans
 from dragoman.testing import Answer, Upstream
-from dragoman.types import Failure
+from dragoman.types import Failure, Message, Request, Usage
 
 ROUTES = (
     *(("POST", path) for path in PATHS),
@@ -399,7 +404,7 @@ def test_a_budget_of_dollars_is_spent_by_the_price_table(tmp_path: Path) -> None
     with Upstream(["Hello."], loop=True) as upstream:
         row = '[endpoints.e]\nmodel = "openai:gpt-4o"\nkey = "k"\n[[routes]]\nto = "e"\n'
         settings = parse_settings(row)
-        key = add_key(tmp_path / "keys", "limited", KeyLimits(dollars_per_day=0.00001))
+        key = add_key(tmp_path / "keys", "limited", KeyLimits(dollars_per_day=0.0001))
         with run_gateway(lambda transport: Router(settings, transport=transport)) as gateway:
             gateway.gateway.access = Access(settings.gateway, KeyRing(tmp_path / "keys"))
             target = gateway.gateway.router.targets["e"]
@@ -408,6 +413,112 @@ def test_a_budget_of_dollars_is_spent_by_the_price_table(tmp_path: Path) -> None
             )
             statuses = [send(gateway, "POST", "/v1/messages", BODY, **{"x-api-key": key})[0] for _ in range(20)]
             assert statuses[0] == 200 and statuses[-1] == 429, statuses
+
+
+NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+GPT = providers.resolve("openai:gpt-4o", facts=None)
+BUDGETS: dict[str, dict[str, Any]] = {"tokens": {"tokens_per_day": 20_000}, "dollars": {"dollars_per_day": 0.2}}
+"""Both are about twenty answers of a thousand tokens, at ten dollars for a million."""
+
+
+def test_requests_at_the_same_time_cannot_exceed_a_budget_together(tmp_path: Path) -> None:
+    asked = Request("m", [Message.user("Go.")], options={"max_tokens": 1000})
+    for unit, limits in BUDGETS.items():
+        quotas = Quotas(clock=lambda: NOON)
+        key = ClientKey("k", "d", NOON, None, KeyLimits(**limits))
+        answered = 0
+        while True:
+            # A hundred arrive together, and every one of them gets the longest answer that it asked for.
+            permits = [permit for _ in range(100) if isinstance(permit := quotas.admit(key, 0), Permit)]
+            running = [permit for permit in permits if permit.reserve(asked, lambda: [(GPT, "gpt-4o")]) is None]
+            for permit in running:
+                report = Report("x", usage=Usage(5, 1000))
+                permit.charge(Sent(20, 4000, 200), report, lambda: [(GPT, "gpt-4o")])
+            for permit in permits:
+                permit.close()
+            answered += len(running)
+            if not running:
+                break
+        assert answered == 20, f"{unit}: one answer above the budget at most, and the last dollar can be spent"
+
+
+def test_a_request_waits_for_others_and_not_until_tomorrow(tmp_path: Path) -> None:
+    long = Request("m", [Message.user("Go.")], options={"max_tokens": 50_000})
+    short, plain = replace(long, options={"max_tokens": 10}), replace(long, options={})
+    quotas = Quotas(clock=lambda: NOON)
+    key = ClientKey("k", "d", NOON, None, KeyLimits(tokens_per_day=20_000))
+
+    def ask(request: Request) -> tuple[Permit, Failure | None]:
+        permit = quotas.admit(key, 0)
+        assert isinstance(permit, Permit)
+        return permit, permit.reserve(request, list)
+
+    first, refusal = ask(long)
+    assert refusal is None, "a request whose answer may be too long runs alone"
+    waiting = quotas.admit(key, 0)
+    assert isinstance(waiting, Failure) and waiting.retry_after == 2.0 and "other requests" in waiting.message
+    # The limits of a key may change while it is used; what runs is still reserved.
+    key = ClientKey("k", "d", NOON, None, KeyLimits(tokens_per_day=19_000))
+    assert isinstance(quotas.admit(key, 0), Failure)
+    first.charge(Sent(0, 0, 200), Report("x", usage=Usage(5, 5)), list)
+    first.close()
+    first.close()
+    for request in (short, plain, short):
+        _, refusal = ask(request)
+        assert refusal is None
+    _, refusal = ask(long)
+    assert refusal is not None and refusal.retry_after == 2.0
+    _, refusal = ask(replace(short, messages=[Message.user("word " * 30_000)]))
+    assert refusal is not None and refusal.retry_after == 12 * 3600, "the prompt alone is too much for today"
+
+
+def test_what_runs_during_a_crash_counts_as_used(tmp_path: Path) -> None:
+    async def crash() -> None:
+        quotas = Quotas(tmp_path / "usage", clock=lambda: NOON)
+        key = ClientKey("k", "d", NOON, None, KeyLimits(tokens_per_day=20_000))
+        permits = [quotas.admit(key, 0) for _ in range(2)]
+        for permit in permits:
+            assert isinstance(permit, Permit)
+            assert permit.reserve(Request("m", [], options={"max_tokens": 9000}), list) is None
+        quotas.close()
+        again = Quotas(tmp_path / "usage", clock=lambda: NOON).admit(key, 0)
+        assert isinstance(again, Permit)
+        assert again.reserve(Request("m", [Message.user("word " * 3000)]), list) is not None
+        for permit in permits:
+            assert isinstance(permit, Permit)
+            permit.charge(Sent(0, 0, 200), Report("x", usage=Usage(5, 5)), list)
+            permit.close()
+        quotas.close()
+        assert json.loads((tmp_path / "usage").read_bytes())["k d"]["tokens"] == 20
+
+    asyncio.run(crash())
+
+
+def test_a_hundred_clients_at_once_stay_within_a_budget(tmp_path: Path) -> None:
+    """Over sockets: the endpoint is silent, so all of them run at the same time."""
+    key = add_key(tmp_path / "keys", "limited", KeyLimits(tokens_per_day=5_000))
+    silence = Answer(stalls=True, headers={"content-type": "text/event-stream"})
+    with Upstream([silence], loop=True) as upstream, guarded(upstream, tmp_path / "keys") as gateway:
+        place = urlsplit(gateway.url)
+        data = json.dumps({**BODY, "max_tokens": 1000, "stream": True}).encode()
+        head = f"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\nx-api-key: {key}\r\ntransfer-encoding: chunked"
+        whole = f"{head}\r\n\r\n{len(data):x}\r\n".encode() + data + b"\r\n0\r\n\r\n"
+        with ExitStack() as stack:
+            clients = [
+                stack.enter_context(socket.create_connection((place.hostname or "", place.port or 0), timeout=20))
+                for _ in range(100)
+            ]
+            for client in clients:
+                client.sendall(whole)
+            refused = 0
+            while refused < 96:
+                ready, _, _ = select.select(clients, [], [], 20)
+                assert ready, f"{refused} were refused"
+                for client in ready:
+                    assert client.recv(65536).startswith(b"HTTP/1.1 429 ")
+                    clients.remove(client)
+                    refused += 1
+            assert len(upstream.received) <= 4
 
 
 # ---- spans -----------------------------------------------------------------------------------------------------------

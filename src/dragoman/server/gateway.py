@@ -203,7 +203,7 @@ class Gateway:
             if not chosen.targets:
                 await call.answer_json(400 if missing["error"]["code"] else 404, missing)
                 return
-        if (failure := call.permit.refuse_endpoints(chosen.candidates)) is not None:
+        if (failure := call.permit.reserve(request, chosen.candidates)) is not None:
             await answer_failure(call, codec, failure)
             return
         await self._serve(call, codec, request, chosen, data)
