@@ -7,10 +7,8 @@ import re
 import socket
 from urllib.parse import urlsplit
 
-import pytest
 from tests.server.gateways import RunningGateway, gateway_to, settings_for
 
-from dragoman.server import protocol
 from dragoman.server.settings import GatewaySettings, ServerSettings
 from dragoman.testing import Answer, Upstream
 
@@ -161,13 +159,56 @@ def test_threat_20_what_follows_a_malformed_request_is_not_a_request() -> None:
             assert goes_on == (name in WHOLE), name
 
 
-def test_threat_20_a_head_that_does_not_end_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "SECONDS_FOR_A_HEAD", 0.05)
+def test_threat_20_a_request_that_does_not_end_ends_the_connection() -> None:
+    """Only the gateway ends these connections; they would otherwise last for ever."""
     whole = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
-    with Upstream([]) as upstream, gateway_to(upstream.endpoint()) as gateway:
-        for data, answers in ((b"", 0), (LINE, 0), (LINE + HOST + b"X: ", 0), (whole + LINE + HOST, 1)):
-            # Only the gateway ends the connection; it would otherwise last for ever.
-            assert len(_status(exchange(gateway, data, answers=9))) == answers, data
+    chunk = b"%x\r\n%s\r\n" % (SIZE, BODY)
+    table: dict[str, tuple[bytes, list[bytes]]] = {
+        "nothing": (b"", []),
+        "a line": (LINE, [b"408"]),
+        "half a header": (LINE + HOST + b"X: ", [b"408"]),
+        "half of a second request": (whole + LINE + HOST, [b"200", b"408"]),
+        "no body": (LINE + HOST + LENGTH + b"\r\n", [b"408"]),
+        "half a body": (LINE + HOST + LENGTH + b"\r\n" + BODY[:-1], [b"408"]),
+        "chunks without an end": (LINE + HOST + CHUNKED + b"\r\n" + chunk, [b"408"]),
+        "a body that nobody reads": (LINE.replace(b"messages", b"nothing") + HOST + LENGTH + b"\r\n", [b"404"]),
+        "half of a second body": (whole + LINE + HOST + LENGTH + b"\r\n" + BODY[:-1], [b"200", b"408"]),
+        "a whole body": (LAST, [b"200"]),
+    }
+    plain = settings_for()
+    settings = GatewaySettings(
+        ServerSettings(port=0, head_seconds=0.1, body_seconds=0.1), plain.endpoints, plain.routes
+    )
+    with Upstream(["Hello."], loop=True) as upstream, gateway_to(upstream.endpoint(), settings) as gateway:
+        for name, (data, statuses) in table.items():
+            answer = exchange(gateway, data, answers=9)
+            assert _status(answer) == statuses, (name, answer)
+            if name == "half a body":
+                assert json.loads(answer.partition(b"\r\n\r\n")[2])["type"] == "error", "in the form of the wire"
+        assert len(upstream.received) == 1, "no half of a request is sent on"
+
+
+def test_threat_20_a_slow_answer_is_not_a_slow_request() -> None:
+    """The time for a body ends with the body, and a request behind a slow one is not late."""
+    plain = settings_for()
+    settings = GatewaySettings(
+        ServerSettings(port=0, head_seconds=0.1, body_seconds=0.1, keep_alive=0.3), plain.endpoints, plain.routes
+    )
+    silence = Answer(stalls=True, headers={"content-type": "text/event-stream"})
+    stream = json.dumps({**json.loads(BODY), "stream": True}).encode()
+    begun = LINE + HOST + b"Content-Length: %d\r\n\r\n" % len(stream) + stream
+    with Upstream([silence], loop=True) as upstream, gateway_to(upstream.endpoint(), settings) as gateway:
+        for behind in (b"", LINE + HOST + LENGTH + b"\r\n" + BODY[:5]):
+            place = urlsplit(gateway.url)
+            with socket.create_connection((place.hostname or "", place.port or 0), timeout=30) as client:
+                client.sendall(begun + behind)
+                received = b""
+                while received.count(b"ping") < 2:
+                    piece = client.recv(65536)
+                    assert piece, received
+                    received += piece
+                assert _status(received) == [b"200"]
+            assert upstream.wait_for_hangup(20), "the request that ran is cancelled, also if another one is behind it"
 
 
 TRICKS = (

@@ -21,6 +21,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 MOST_OF_A_BODY = 64 * 1024 * 1024
+LATE = "dragoman.late"
+"""The key of a scope that says that the time for the body is over, so that it ends before its end."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -34,6 +36,10 @@ class UnreadableBody(Exception):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+class BodyTooSlow(Exception):
+    """The client has not sent the whole body in time."""
 
 
 class ClientDisconnected(Exception):
@@ -72,7 +78,7 @@ class HttpCall:
         self.permit: Permit = EVERYTHING
 
     async def read_body(self, most: int = MOST_OF_A_BODY) -> bytes:
-        """Return the body, decompressed. Raises BodyTooLarge, UnreadableBody and ClientDisconnected."""
+        """Return the body, decompressed. Raises BodyTooLarge, BodyTooSlow, UnreadableBody and ClientDisconnected."""
         if self.headers.get("content-encoding"):
             return _decompress(await self._read_raw(most), self.headers, most)
         return await self._read_raw(most)
@@ -92,6 +98,8 @@ class HttpCall:
             if size > most:
                 raise BodyTooLarge
             if not message.get("more_body"):
+                if LATE in self.scope:
+                    raise BodyTooSlow
                 return piece if not parts else b"".join([*parts, piece])
             parts.append(piece)
 

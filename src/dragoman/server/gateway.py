@@ -20,6 +20,7 @@ from dragoman.server.access import METHODS, Access
 from dragoman.server.answers import StreamAnswer, WholeAnswer, answer_failure
 from dragoman.server.asgi import (
     BodyTooLarge,
+    BodyTooSlow,
     ClientDisconnected,
     HttpCall,
     Receive,
@@ -104,6 +105,9 @@ class Gateway:
             limit = self.router.settings.gateway.most_of_a_request
             # The kind `too_large` means the answer of an endpoint.
             failure = Failure("bad_request", f"the request is larger than {limit} bytes", 413)
+            await answer_failure(call, _codec_of(call.path), failure, _CLOSE)
+        except BodyTooSlow:
+            failure = Failure("bad_request", "the request did not arrive in time", 408, "request_timeout")
             await answer_failure(call, _codec_of(call.path), failure, _CLOSE)
         except UnreadableBody as error:
             await answer_failure(call, _codec_of(call.path), Failure("bad_request", str(error), error.status))

@@ -9,6 +9,7 @@ import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,9 @@ class GatewayServer:
             hint = "pip install 'dragoman[server]'"
             raise ConfigError("the gateway needs the server extra", hint=hint) from None
         config: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off", "server_header": False}
-        config |= {"http": StrictProtocol, "ws": "none", "proxy_headers": False}
+        own = gateway.router.settings.gateway
+        times = {"head_seconds": own.head_seconds, "body_seconds": own.body_seconds}
+        config |= {"http": partial(StrictProtocol, **times), "ws": "none", "proxy_headers": False}
         self._gateway = gateway
         self._server = uvicorn.Server(uvicorn.Config(gateway, **config, timeout_graceful_shutdown=_SECONDS_TO_DRAIN))
         self._listener = listener

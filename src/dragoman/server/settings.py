@@ -31,6 +31,10 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds of silence after which a stream gets a frame without content."""
     most_of_a_request: int = 64 * 1024 * 1024
     """The largest body of a request, in bytes."""
+    head_seconds: float = 30.0
+    """The time in which a client has to send the head of a request."""
+    body_seconds: float = 120.0
+    """The time in which a client has to send the body of a request."""
     kept_reports: int = 1000
     """How many reports are kept in memory."""
     cool_down: float = 30.0
@@ -169,7 +173,8 @@ def _check_endpoint(row: EndpointSettings, where: str) -> None:
 def _check_server(row: ServerSettings, shown: str) -> None:
     if not 0 <= row.port <= 65535:
         raise ConfigError(f"{shown}: {row.port} is not a port", hint="choose one up to 65535")
-    for name, least in (("keep_alive", 0.1), ("most_of_a_request", 1), ("kept_reports", 0), ("cool_down", 0)):
+    limits = {"keep_alive": 0.1, "head_seconds": 0.1, "body_seconds": 0.1, "cool_down": 0}
+    for name, least in {**limits, "most_of_a_request": 1, "kept_reports": 0}.items():
         value = getattr(row, name)
         if not value >= least:
             raise ConfigError(f"{shown}: {name} = {value} is too small", hint=f"the least is {least}")
