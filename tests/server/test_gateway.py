@@ -26,6 +26,8 @@ from tests.server.gateways import (
     settings_for,
 )
 
+from dragoman.pipeline import Report
+from dragoman.pipeline.report import FoundCall
 from dragoman.server.router import Router
 from dragoman.server.settings import EndpointSettings, GatewaySettings, RouteSettings, ServerSettings, parse_settings
 from dragoman.testing import Answer, Upstream, call, thinking
@@ -103,6 +105,67 @@ def test_the_report_of_an_exchange_says_what_was_repaired_and_contains_no_argume
         assert b"Secretville" not in data
         assert b'dragoman_calls_total{channel="text"} 1' in send(gateway, "GET", "/metrics")[2]
         assert send(gateway, "GET", "/dragoman/exchanges/unknown")[0] == 404
+
+
+def stream_with(gateway: RunningGateway, path: str, *headers: str, version: str = "1.1") -> tuple[bytes, bytes, bytes]:
+    """Ask for a stream over a bare socket. Return the head, the chunks, and what follows the last one."""
+    place, data = urlsplit(gateway.url), json.dumps({**CHAT, "input": "Go.", "stream": True, "max_tokens": 9}).encode()
+    lines = [f"POST {path} HTTP/{version}", "Host: localhost", f"Content-Length: {len(data)}", *headers]
+    with socket.create_connection((place.hostname or "", place.port or 0), timeout=20) as client:
+        client.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode() + data)
+        received = b""
+        while piece := client.recv(65536):
+            received += piece
+    head, _, body = received.partition(b"\r\n\r\n")
+    chunks, _, rest = body.rpartition(b"\r\n0\r\n")
+    return head, chunks, rest
+
+
+def test_a_client_that_reads_trailers_receives_the_report_after_a_stream() -> None:
+    key = "sk-ant-api03-Zx8Qw7Lm5Nv4Bc3Kj2Hg1Fd9Zx8Qw7Lm5Nv4Bc3Kj2Hg1Fd9"
+    said = f'Hélas {key}\n<tool_call>\n{{"name": "weather", "arguments": {{"city": "{key}",}}}}\n</tool_call>'
+    asked = (["TE: trailers"], ["te: gzip;q=0.5, Trailers"], ["TE: gzip", "TE: trailers"])
+    others: tuple[list[str], ...] = ([], ["TE: gzip"], ["TE: trailersx"], ["X-TE: trailers"], ["Trailer: x"])
+    with Upstream([said], loop=True) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat"):
+            _, plain, _ = stream_with(gateway, path)
+            for headers in asked:
+                head, chunks, rest = stream_with(gateway, path, *headers)
+                assert b"trailer: x-dragoman-report" in head and chunks.count(b"{") == plain.count(b"{"), path
+                [line, *end] = rest.split(b"\r\n")
+                assert end == [b"", b""] and line.startswith(b"x-dragoman-report: {"), rest
+                report = json.loads(line.partition(b": ")[2])
+                assert report["id"].encode() in head and report["stop"] == "end", report
+                assert key.encode() not in rest
+            for headers in others:
+                head, _, rest = stream_with(gateway, path, *headers)
+                assert b"trailer:" not in head and rest == b"\r\n", (path, headers, rest)
+            head, _, _ = stream_with(gateway, path, "TE: trailers", version="1.0")
+            assert b"trailer:" not in head
+        # A whole answer has a length, and no chunks that trailers could follow.
+        status, headers_of, _ = send(gateway, "POST", "/v1/chat/completions", CHAT, TE="trailers")
+        assert status == 200 and "trailer" not in headers_of and "content-length" in headers_of
+        status, _, data = send(gateway, "POST", "/v1/chat/completions", {**CHAT, "stream": True}, TE="trailers")
+        assert status == 200 and data.endswith(b"data: [DONE]\n\n"), "a client that skips trailers reads the body"
+        # The connection goes on after the trailers.
+        connection = http.client.HTTPConnection(urlsplit(gateway.url).netloc, timeout=30)
+        for _ in range(3):
+            connection.request(
+                "POST", "/v1/messages", json.dumps({**CHAT, "stream": True, "max_tokens": 9}), {"TE": "trailers"}
+            )
+            assert connection.getresponse().read().endswith(b'message_stop"}\n\n')
+        connection.close()
+
+
+def test_a_report_in_a_trailer_has_one_line_and_a_limit() -> None:
+    odd = "a\r\nSet-Cookie: x\x00\u2028é"
+    calls = [FoundCall("tool" * 20, f"c{n}", "text", "hermes") for n in range(200)]
+    key = "sk-ant-api03-Zx8Qw7Lm5Nv4Bc3Kj2Hg1Fd9Zx8Qw7Lm5Nv4Bc3Kj2Hg1Fd9"
+    table = [{"failure": odd}, {"notes": [odd * 900]}, {"calls": calls}, {"failure": f"wrong key {key}"}]
+    for report in [Report("ex_1", **fields) for fields in table]:  # type: ignore[arg-type]
+        line = report.shorten()
+        assert line.isascii() and line.isprintable() and len(line) <= 4096, line
+        assert json.loads(line)["id"] == "ex_1" and key not in line
 
 
 def test_a_silent_endpoint_gets_signs_of_life_on_every_wire() -> None:

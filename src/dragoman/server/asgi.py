@@ -21,6 +21,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 MOST_OF_A_BODY = 64 * 1024 * 1024
+TRAILERS = "http.response.trailers"
+"""The extension of ASGI, and its message: headers after the body, for a client that asked for them."""
 LATE = "dragoman.late"
 """The key of a scope that says that the time for the body is over, so that it ends before its end."""
 _encode = msgspec.json.Encoder().encode
@@ -107,8 +109,23 @@ class HttpCall:
         """Send the head of the response."""
         self.has_begun = True
         self.status = status
-        pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        await self._send({"type": "http.response.start", "status": status, "headers": pairs})
+        await self._send({"type": "http.response.start", "status": status, "headers": _encode_headers(headers)})
+
+    @property
+    def accepts_trailers(self) -> bool:
+        """Whether `begin_with_trailers` and `end` may be used instead of `begin` and a last piece."""
+        return TRAILERS in self.scope.get("extensions", ())
+
+    async def begin_with_trailers(self, status: int, headers: Mapping[str, str], names: str) -> None:
+        """Send the head of a response that ends with trailers of these names."""
+        self.has_begun, self.status = True, status
+        pairs = _encode_headers({**headers, "trailer": names})
+        await self._send({"type": "http.response.start", "status": status, "headers": pairs, "trailers": True})
+
+    async def end(self, data: bytes, trailers: Mapping[str, str]) -> None:
+        """Send the last piece of the body, and the trailers."""
+        await self.send(data, more=False)
+        await self._send({"type": TRAILERS, "headers": _encode_headers(trailers), "more_trailers": False})
 
     async def send(self, data: bytes, *, more: bool = True) -> None:
         """Send a piece of the body. The last piece has `more=False`."""
@@ -131,6 +148,10 @@ class HttpCall:
         """Wait until the client closes the connection."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+def _encode_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 
 def _decompress(data: bytes, headers: dict[str, str], most: int) -> bytes:

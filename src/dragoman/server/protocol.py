@@ -3,17 +3,61 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_RE,
+    HEADER_VALUE_RE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
-from dragoman.server.asgi import LATE
+from dragoman.server.asgi import LATE, TRAILERS
 
 MOST_OF_A_HEAD = 64 * 1024
 MOST_HEADERS = 100
 _VERSIONS = ("1.1", "1.0")
 _ALONE = frozenset({b"host", b"content-length", b"transfer-encoding"})
 """Headers that decide who is meant, and where a request ends."""
+_READ = _ALONE | {b"te"}
+
+
+class _TrailingCycle(RequestResponseCycle):
+    """Answers with trailers, as the extension `http.response.trailers` of ASGI describes, which uvicorn does not have.
+
+    Only a client that sent `TE: trailers` has it. It is used if the start of the answer says so and has no length.
+    """
+
+    _has_trailers = False
+
+    async def send(self, message: Any) -> None:
+        kind = message["type"]
+        if kind == "http.response.start":
+            self._has_trailers = message.get("trailers", False)
+            await super().send(message)
+        elif kind == TRAILERS and self._has_trailers:
+            await self._end(message["headers"])
+        elif self._has_trailers and self.chunked_encoding and not message.get("more_body", False):
+            # The last chunk follows with the trailers.
+            await super().send({**message, "more_body": True})
+        else:
+            await super().send(message)
+
+    async def _end(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        lines = []
+        for name, value in headers:
+            if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
+                raise RuntimeError("a trailer has characters that no header may have")
+            lines.append(name.lower() + b": " + value + b"\r\n")
+        if not self.chunked_encoding or self.disconnected or self.response_complete:
+            return
+        self.transport.write(b"0\r\n" + b"".join(lines) + b"\r\n")
+        self.response_complete = True
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
 
 
 class _Refused(Exception):
@@ -125,7 +169,10 @@ class StrictProtocol(HttpToolsProtocol):
             raise _Refused
         if not self.url.startswith(b"/") or b"#" in self.url or self.parser.get_http_version() not in _VERSIONS:
             raise _Refused
-        names = [name for name, _ in self.headers if name in _ALONE]
+        names = [name for name, _ in self.headers if name in _READ]
+        has_te = b"te" in names
+        if has_te:
+            names = [name for name in names if name != b"te"]
         if len(names) != len(set(names)) or b"host" not in names:
             raise _Refused
         if b"transfer-encoding" in names and not self._is_chunked():
@@ -133,6 +180,15 @@ class StrictProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if not self.pipeline:
             self._running = self.cycle
+        if has_te and self._accepts_trailers():
+            # The task of the request has not begun yet.
+            self.cycle.__class__ = _TrailingCycle
+            self.scope.setdefault("extensions", {})[TRAILERS] = {}  # type: ignore[index]
+
+    def _accepts_trailers(self) -> bool:
+        """Whether the client reads trailers. HTTP/1.0 has none."""
+        values = b",".join(value for name, value in self.headers if name == b"te").lower().split(b",")
+        return b"trailers" in map(bytes.strip, values) and self.parser.get_http_version() == "1.1"
 
     def _is_chunked(self) -> bool:
         """Whether the body is in chunks and nothing else, of a version that has chunks."""
