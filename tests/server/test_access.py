@@ -314,6 +314,73 @@ def test_threat_19_a_web_page_of_another_origin_reaches_nothing() -> None:
             assert send(gateway, "GET", "/v1/models", **headers)[0] == 200
 
 
+ALLOWED = ("http://localhost:3000", "https://app.example", "vscode-webview://1a2b")
+
+
+def test_pages_of_the_listed_origins_use_the_gateway_from_a_browser(tmp_path: Path) -> None:
+    key = add_key(tmp_path / "keys", "page")
+    plain = settings_for()
+    own = ServerSettings(port=0, origins=["http://LOCALHOST:3000", "https://app.example:443", "vscode-webview://1a2b"])
+    settings = GatewaySettings(own, plain.endpoints, plain.routes)
+    asked = {"access-control-request-method": "POST", "access-control-request-headers": "content-type,x-api-key"}
+    page = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "cors"}
+    with Upstream(["Hello."], loop=True) as upstream, guarded(upstream, tmp_path / "keys", settings) as gateway:
+        for origin in ALLOWED:
+            for path in (*PATHS, "/v1/models", "/v1/nothing"):
+                status, got, data = send(gateway, "OPTIONS", path, origin=origin, **page, **asked)
+                assert (status, data, got["access-control-allow-origin"]) == (204, b"", origin), (origin, path)
+                assert got["access-control-allow-headers"] == asked["access-control-request-headers"]
+                assert "POST" in got["access-control-allow-methods"] and "origin" in got["vary"]
+                assert (
+                    "access-control-allow-credentials" not in got and "access-control-allow-private-network" not in got
+                )
+            for stream in (False, True):
+                sent = {**BODY, "stream": stream}
+                status, got, _ = send(
+                    gateway, "POST", "/v1/messages", sent, origin=origin, **page, **{"x-api-key": key}
+                )
+                assert (status, got["access-control-allow-origin"]) == (200, origin)
+                assert "x-dragoman-exchange" in got["access-control-expose-headers"]
+            # The page has to have a key, and can read why it is refused.
+            status, got, _ = send(gateway, "POST", "/v1/messages", BODY, origin=origin, **page)
+            assert (status, got["access-control-allow-origin"]) == (401, origin)
+        private = {"access-control-request-private-network": "true"}
+        _, got, _ = send(gateway, "OPTIONS", "/v1/messages", origin=ALLOWED[0], **asked, **private)
+        assert got["access-control-allow-private-network"] == "true"
+        before = len(upstream.received)
+        others = (
+            "http://localhost:3001",
+            "https://localhost:3000",
+            "https://app.example.evil",
+            "http://app.example",
+            "null",
+        )
+        for origin in (*others, "https://evil.example", "https://xapp.example", f"{ALLOWED[0]}/", f"{ALLOWED[0]} "):
+            for method in ("OPTIONS", "POST"):
+                status, got, _ = send(
+                    gateway, method, "/v1/messages", BODY, origin=origin, **asked, **{"x-api-key": key}
+                )
+                if origin.strip() != ALLOWED[0]:
+                    assert status in (403, 405) and "access-control-allow-origin" not in got, (origin, method)
+        # A page whose name was rebound to this machine, a preflight that is none, and words that are no headers.
+        table: list[tuple[str, dict[str, str], int]] = [
+            ("OPTIONS", {"host": "evil.example", **asked}, 403),
+            ("POST", {"host": "evil.example", "x-api-key": key}, 403),
+            ("OPTIONS", {}, 405),
+            ("OPTIONS", {**asked, "access-control-request-headers": "x\ty: z"}, 400),
+        ]
+        for method, headers, expected in table:
+            status, _, _ = send(gateway, method, "/v1/messages", BODY, origin=ALLOWED[0], **headers)
+            assert status == expected, (method, headers, status)
+        assert len(upstream.received) <= before + 1
+
+
+def test_a_wrong_origin_in_the_settings_is_named() -> None:
+    for wrong in ("*", "https://*.example", "app.example", "https://app.example/", "null", "", "https://a b"):
+        with pytest.raises(ConfigError, match="origin"):
+            parse_settings(f'[gateway]\norigins = [{json.dumps(wrong)}]\n[[routes]]\nto = "ollama:m"')
+
+
 # ---- limits ----------------------------------------------------------------------------------------------------------
 
 

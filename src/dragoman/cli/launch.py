@@ -225,7 +225,7 @@ def _end_tree(process: int) -> None:
     """Ask a process and all below it to end, and kill those that do not."""
     below = _find_below(process)
     until = time.monotonic() + _PATIENCE
-    number = signal.SIGTERM
+    number: int = signal.SIGTERM
     while below := [each for each in below if _send(each, number)]:
         if number != signal.SIGTERM and time.monotonic() > until + _PATIENCE:
             return

@@ -25,6 +25,7 @@ TRAILERS = "http.response.trailers"
 """The extension of ASGI, and its message: headers after the body, for a client that asked for them."""
 LATE = "dragoman.late"
 """The key of a scope that says that the time for the body is over, so that it ends before its end."""
+_NO_CONTENT = 204
 _encode = msgspec.json.Encoder().encode
 
 
@@ -54,6 +55,7 @@ class HttpCall:
     __slots__ = (
         "_receive",
         "_send",
+        "added",
         "has_begun",
         "headers",
         "method",
@@ -78,6 +80,8 @@ class HttpCall:
         self.status = 0
         self.sent = 0
         self.permit: Permit = EVERYTHING
+        self.added: dict[str, str] | None = None
+        """Headers of every answer to this request."""
 
     async def read_body(self, most: int = MOST_OF_A_BODY) -> bytes:
         """Return the body, decompressed. Raises BodyTooLarge, BodyTooSlow, UnreadableBody and ClientDisconnected."""
@@ -109,6 +113,8 @@ class HttpCall:
         """Send the head of the response."""
         self.has_begun = True
         self.status = status
+        if self.added:
+            headers = {**self.added, **headers}
         await self._send({"type": "http.response.start", "status": status, "headers": _encode_headers(headers)})
 
     @property
@@ -119,7 +125,7 @@ class HttpCall:
     async def begin_with_trailers(self, status: int, headers: Mapping[str, str], names: str) -> None:
         """Send the head of a response that ends with trailers of these names."""
         self.has_begun, self.status = True, status
-        pairs = _encode_headers({**headers, "trailer": names})
+        pairs = _encode_headers({**(self.added or {}), **headers, "trailer": names})
         await self._send({"type": "http.response.start", "status": status, "headers": pairs, "trailers": True})
 
     async def end(self, data: bytes, trailers: Mapping[str, str]) -> None:
@@ -136,8 +142,8 @@ class HttpCall:
         self, status: int, body: bytes, headers: Mapping[str, str] | None = None, kind: str = "application/json"
     ) -> None:
         """Send a whole response."""
-        size = str(len(body))
-        await self.begin(status, {"content-type": kind, "content-length": size, **(headers or {})})
+        described = {"content-type": kind, "content-length": str(len(body))} if status != _NO_CONTENT else {}
+        await self.begin(status, {**described, **(headers or {})})
         await self.send(b"" if self.method == "HEAD" else body, more=False)
 
     async def answer_json(self, status: int, value: object, headers: Mapping[str, str] | None = None) -> None:

@@ -94,6 +94,8 @@ class Gateway:
             await self._handle(HttpCall(scope, receive, send))
 
     async def _handle(self, call: HttpCall) -> None:
+        if "origin" in call.headers and await self._greet_page(call):
+            return
         permit = self.access.admit(call)
         if isinstance(permit, Failure):
             await self._refuse(call, permit)
@@ -129,6 +131,19 @@ class Gateway:
             await answer_failure(call, _codec_of(call.path), failure)
         finally:
             permit.close()
+
+    async def _greet_page(self, call: HttpCall) -> bool:
+        """Let an allowed page read the answer. Return whether its browser only asked if it may, and was told."""
+        origin = call.headers["origin"]
+        if not self.access.is_allowed(origin):
+            return False
+        call.added = {"access-control-allow-origin": origin, "vary": "origin", **_EXPOSED}
+        allowed = self.access.answer_preflight(call)
+        if isinstance(allowed, Failure):
+            await self._refuse(call, allowed)
+        elif allowed is not None:
+            await call.answer(204, b"", allowed)
+        return allowed is not None
 
     async def _refuse(self, call: HttpCall, failure: Failure) -> None:
         """Answer a request that is not admitted. The server skips its body."""
@@ -353,6 +368,7 @@ class Gateway:
 
 
 _CLOSE = {"connection": "close"}
+_EXPOSED = {"access-control-expose-headers": "x-dragoman-exchange, x-dragoman-estimated, retry-after"}
 _VERBS = frozenset({*GENERATE, "countTokens"})
 _ESTIMATED = {"x-dragoman-estimated": "true"}
 """Marks a number of tokens that is not counted, but estimated from the size of the request."""

@@ -40,7 +40,8 @@ class _TrailingCycle(RequestResponseCycle):
             await self._end(message["headers"])
         elif self._has_trailers and self.chunked_encoding and not message.get("more_body", False):
             # The last chunk follows with the trailers.
-            await super().send({**message, "more_body": True})
+            last: Any = {**message, "more_body": True}
+            await super().send(last)
         else:
             await super().send(message)
 
@@ -115,7 +116,7 @@ class StrictProtocol(HttpToolsProtocol):
             self._start_timer(self._head_seconds)
         elif self._in_body and self._is_answering() and not self.cycle.response_started:
             # The application answers, in the form of the client's wire, and closes.
-            self.cycle.scope[LATE] = True  # type: ignore[typeddict-unknown-key]
+            self.cycle.scope[LATE] = True  # type: ignore[literal-required]
             self.cycle.more_body = False
             self.cycle.message_event.set()
         else:
@@ -183,7 +184,7 @@ class StrictProtocol(HttpToolsProtocol):
         if has_te and self._accepts_trailers():
             # The task of the request has not begun yet.
             self.cycle.__class__ = _TrailingCycle
-            self.scope.setdefault("extensions", {})[TRAILERS] = {}  # type: ignore[index]
+            self.scope.setdefault("extensions", {})[TRAILERS] = {}
 
     def _accepts_trailers(self) -> bool:
         """Whether the client reads trailers. HTTP/1.0 has none."""
