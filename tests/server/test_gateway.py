@@ -263,18 +263,38 @@ def test_reasoning_of_a_foreign_model_returns_without_our_signature() -> None:
         assert "dragoman." not in json.dumps(upstream.bodies[1])
 
 
-def test_a_prompt_that_cannot_fit_gets_the_error_that_makes_a_client_compact() -> None:
-    with Upstream([]) as upstream:
-        with gateway_to(upstream.endpoint(quirks={"context_window": 1000})) as gateway:
-            long: Any = [{"role": "user", "content": "word " * 20_000}]
-            with pytest.raises(anthropic.BadRequestError, match="prompt is too long"):
-                _ask_long(gateway, long)
-        assert upstream.requests == []
+TOO_LONG = {
+    "/v1/chat/completions": ('"code":"context_length_exceeded"', "maximum context length"),
+    "/v1/responses": ('"code":"context_length_exceeded"', "maximum context length"),
+    "/v1/messages": ('"type":"invalid_request_error"', "prompt is too long"),
+    "/v1beta/models/m:generateContent": ('"status":"INVALID_ARGUMENT"', "exceeds the maximum number of tokens allowed"),
+    "/v1beta/models/m:streamGenerateContent?alt=sse": ('"code":400', "exceeds the maximum number of tokens allowed"),
+    "/api/chat": ("", "exceeds the context length"),
+}
 
 
-def _ask_long(gateway: RunningGateway, messages: Any) -> None:
-    with anthropic.Anthropic(base_url=gateway.url, api_key="k", max_retries=0) as client:
-        client.messages.create(model="m", max_tokens=99, messages=messages)
+def test_a_prompt_that_cannot_fit_gets_the_error_that_makes_each_client_compact() -> None:
+    """Also if only the endpoint knows that it cannot, and says so in the words of its own wire."""
+    words = {
+        "vLLM": "This model's maximum context length is 4096 tokens. However, you requested 9000 tokens.",
+        "llama.cpp": "the request exceeds the available context size, try increasing it",
+        "Anthropic": "prompt is too long: 9000 tokens > 4096 maximum",
+    }
+    refused = [
+        Answer(400, {"content-type": "application/json"}, {"error": {"message": each}}) for each in words.values()
+    ]
+    long = "word " * 20_000
+    for known in (True, False):
+        script = [] if known else [each for _ in TOO_LONG for each in refused for _ in range(2)]
+        quirks: Any = {"context_window": 1000 if known else 0}
+        with Upstream(script) as upstream, gateway_to(upstream.endpoint(quirks=quirks)) as gateway:
+            for path, (code, said) in TOO_LONG.items():
+                for stream in (False, True) * (1 if known else 3):
+                    body = {**CHAT, "messages": [{"role": "user", "content": long}], "input": long, "stream": stream}
+                    body |= {"contents": [{"role": "user", "parts": [{"text": long}]}], "max_tokens": 9}
+                    status, _, data = send(gateway, "POST", path, body)
+                    assert status == 400 and code in data.decode() and said in data.decode(), (known, path, data)
+            assert len(upstream.requests) == len(script)
 
 
 def test_a_path_that_is_not_translated_goes_to_an_endpoint_of_the_same_wire() -> None:
