@@ -78,6 +78,20 @@ def test_a_gateway_starts_answers_reloads_and_ends(tmp_path: Path) -> None:
                 assert line, "the log ended before the reload"
             names = {model["id"] for model in fetch(f"{started['url']}/v1/models")["data"]}
             assert names == {"m", "quick"}
+            # Files that cannot be used change nothing, and the log says why.
+            old = path.read_text(encoding="utf-8")
+            for broken, why in {
+                "[[routes": "TOML",
+                old.replace('to = "e"', 'to = "nowhere"'): "nowhere",
+                f'[gateway]\norigins = ["*"]\n{old}': "origin",
+                old.replace("quick", "other").replace('wire = "openai_chat"', 'wire = "x"'): "unknown wire",
+            }.items():
+                path.write_text(broken, encoding="utf-8")
+                process.send_signal(signal.SIGHUP)
+                while "not reloaded" not in (line := process.stderr.readline()):
+                    assert line, "the log ended before the reload"
+                assert why in line, line
+                assert {model["id"] for model in fetch(f"{started['url']}/v1/models")["data"]} == names
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
 

@@ -180,12 +180,12 @@ async def _serve(settings: GatewaySettings, config: Path | None, *, json: bool) 
         tasks: set[asyncio.Task[str]] = set()
 
         def reload() -> None:
-            if config is not None:
-                task = asyncio.ensure_future(reload_settings(gateway, config, transport, facts))
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
+            assert config is not None
+            task = asyncio.ensure_future(reload_settings(gateway, config, transport, facts))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
-        handle_signals(server, reload)
+        handle_signals(server, reload if config is not None else None)
         print_start(gateway, address_of(listener), json=json)
         await server.run()
     finally:

@@ -116,8 +116,11 @@ class GatewayServer:
             await task
 
 
-def handle_signals(server: GatewayServer, reload: Callable[[], object]) -> None:
-    """SIGINT and SIGTERM end the server, a second one at once; SIGHUP reads the settings again."""
+def handle_signals(server: GatewayServer, reload: Callable[[], object] | None) -> None:
+    """SIGINT and SIGTERM end the server, a second one at once; SIGHUP reads the settings again.
+
+    Without settings to read, SIGHUP ends the server too: its terminal was closed.
+    """
     loop = asyncio.get_running_loop()
     count = 0
 
@@ -129,7 +132,7 @@ def handle_signals(server: GatewayServer, reload: Callable[[], object]) -> None:
     for name in ("SIGINT", "SIGTERM"):
         loop.add_signal_handler(getattr(signal, name), stop)
     if hasattr(signal, "SIGHUP"):
-        loop.add_signal_handler(signal.SIGHUP, reload)
+        loop.add_signal_handler(signal.SIGHUP, reload or stop)
 
 
 async def reload_settings(gateway: Gateway, path: Path, transport: HttpTransport, facts: Facts | None = None) -> str:
@@ -140,7 +143,7 @@ async def reload_settings(gateway: Gateway, path: Path, transport: HttpTransport
         gateway.router = Router(settings, servers=servers, transport=transport, facts=facts)
         gateway.access.use(settings.gateway)
     except DragomanError as error:
-        log.error("the settings were not reloaded: %s", error)
+        log.error("the settings were not reloaded, and the old ones stay: %s; %s", error, error.next_step)
         return str(error)
     log.info("the settings were reloaded from %s", path)
     return ""
