@@ -1,7 +1,7 @@
 """The types of events, and the order in which they occur.
 
     ReplyStarted?
-      ( TextDelta | ThinkingDelta | MarkerDropped | PartEnded | PartReceived
+      ( TextDelta | RefusalDelta | ThinkingDelta | MarkerDropped | PartEnded | PartReceived
       | CallStarted ArgumentsDelta* (CallEnded | CallBroken | CallRefused)
       | CallEnded | CallBroken | CallRefused )*
     ReplyFailed? UsageReported? ReplyEnded?
@@ -41,6 +41,10 @@ class TextDelta(Struct, frozen=True, gc=False):
     @property
     def raw(self) -> str:
         return self.text if self.received is None else self.received
+
+
+class RefusalDelta(TextDelta, frozen=True, gc=False):
+    """Text that the provider marks as a refusal. OpenAI's wires have fields of their own for it."""
 
 
 class ThinkingDelta(Struct, frozen=True, gc=False):
@@ -150,6 +154,7 @@ class ReplyEnded(Struct, frozen=True):
 Event = (
     ReplyStarted
     | TextDelta
+    | RefusalDelta
     | ThinkingDelta
     | MarkerDropped
     | PartEnded

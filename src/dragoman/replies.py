@@ -23,6 +23,7 @@ from dragoman.events import (
     Event,
     PartEnded,
     PartReceived,
+    RefusalDelta,
     ReplyEnded,
     ReplyFailed,
     ReplyStarted,
@@ -183,6 +184,13 @@ def _cut(started: CallStarted) -> InvalidCall:
     return InvalidCall(started.id, started.name, "", (Fault("$", "the call was cut off"),), kind="truncated")
 
 
+def grow(part: Text | Thinking) -> Event:
+    """Return the event that brings the whole text of a part."""
+    if isinstance(part, Thinking):
+        return ThinkingDelta(part.text)
+    return RefusalDelta(part.text) if part.is_refusal else TextDelta(part.text)
+
+
 def unfold(reply: Reply) -> list[Event]:
     """Return the events of a reply, each part in one piece."""
     events: list[Event] = [ReplyStarted(reply.model, reply.id)]
@@ -191,10 +199,9 @@ def unfold(reply: Reply) -> list[Event]:
         if isinstance(part, ToolCall | InvalidCall):
             _unfold_call(part, len(ends), events, ends)
         elif isinstance(part, Text | Thinking):
-            text = isinstance(part, Text)
             if part.text:
-                events.append(TextDelta(part.text) if text else ThinkingDelta(part.text))
-            events.append(PartEnded("text" if text else "thinking", part.extra))
+                events.append(grow(part))
+            events.append(PartEnded("text" if isinstance(part, Text) else "thinking", part.extra))
         elif not isinstance(part, ToolResult):
             events.append(PartReceived(part))
     events += ends

@@ -103,6 +103,11 @@ class Text(Struct, frozen=True, tag="text"):
     text: str
     extra: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether a wire marks the text as a refusal."""
+        return bool(self.extra) and any(isinstance(own, dict) and own.get("refusal") for own in self.extra.values())
+
 
 class Thinking(Struct, frozen=True, tag="thinking"):
     text: str

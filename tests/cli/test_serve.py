@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import select
 import signal
 import socket
 import stat
@@ -77,6 +78,20 @@ def test_a_gateway_starts_answers_reloads_and_ends(tmp_path: Path) -> None:
                 assert line, "the log ended before the reload"
             names = {model["id"] for model in fetch(f"{started['url']}/v1/models")["data"]}
             assert names == {"m", "quick"}
+            # Files that cannot be used change nothing, and the log says why.
+            old = path.read_text(encoding="utf-8")
+            for broken, why in {
+                "[[routes": "TOML",
+                old.replace('to = "e"', 'to = "nowhere"'): "nowhere",
+                f'[gateway]\norigins = ["*"]\n{old}': "origin",
+                old.replace("quick", "other").replace('wire = "openai_chat"', 'wire = "x"'): "unknown wire",
+            }.items():
+                path.write_text(broken, encoding="utf-8")
+                process.send_signal(signal.SIGHUP)
+                while "not reloaded" not in (line := process.stderr.readline()):
+                    assert line, "the log ended before the reload"
+                assert why in line, line
+                assert {model["id"] for model in fetch(f"{started['url']}/v1/models")["data"]} == names
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
 
@@ -298,6 +313,72 @@ def test_launch_passes_signals_on_and_leaves_nothing_behind(tmp_path: Path) -> N
         program.write_bytes(b"\x00\x01")
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 2 and "cannot start" in done.stderr and "Traceback" not in done.stderr
+
+
+PARENT = """#!{python}
+import os, signal, subprocess, sys
+for name in {ignored}:
+    signal.signal(getattr(signal, name), signal.SIG_IGN)
+below = subprocess.Popen([sys.executable, "-c", "import signal; print('below', flush=True); signal.pause()"])
+print("above", flush=True)
+below.wait()
+signal.pause()
+"""
+
+
+def kill_launch(folder: Path, ignored: tuple[str, ...]) -> None:
+    """Kill the command while its program runs. The program and the one below it hold its output open."""
+    program = folder / "claude"
+    program.write_text(PARENT.format(python=sys.executable, ignored=ignored), encoding="utf-8")
+    program.chmod(0o755)
+    (folder / "temporary").mkdir(exist_ok=True)
+    with Upstream([]) as upstream:
+        path = write_file(folder, upstream.url)
+        command = [sys.executable, "-m", "dragoman", "launch", "--config", str(path), "claude"]
+        variables = {**os.environ, "PATH": str(folder), "TMPDIR": str(folder / "temporary")}
+        with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, start_new_session=True) as launched:
+            assert launched.stdout is not None
+            assert {launched.stdout.readline(), launched.stdout.readline()} == {b"above\n", b"below\n"}
+            launched.kill()
+            assert launched.wait(20) == -signal.SIGKILL
+            ended, _, _ = select.select([launched.stdout], [], [], 20)
+            assert ended and launched.stdout.read() == b"", "a program is left"
+
+
+def test_a_killed_launch_leaves_no_program_behind(tmp_path: Path) -> None:
+    kill_launch(tmp_path, ())
+
+
+@pytest.mark.full
+def test_a_killed_launch_leaves_no_stubborn_program_behind(tmp_path: Path) -> None:
+    kill_launch(tmp_path, ("SIGTERM", "SIGHUP", "SIGINT"))
+
+
+def test_launch_and_serve_use_the_key_of_an_endpoint_that_needs_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The endpoint is a gateway with keys. The program has a key of its own, which goes no further."""
+    program = tmp_path / "claude"
+    program.write_text(PROGRAM.format(python=sys.executable), encoding="utf-8")
+    program.chmod(0o755)
+    file = str(tmp_path / "keys.json")
+    assert run(["serve", "keys", "add", "laptop", "--keys", file]) == 0
+    key = capsys.readouterr().out.strip()
+    with Upstream(["Hello from the model."], loop=True) as upstream:
+        path = write_file(tmp_path, upstream.url)
+        with serve("--config", str(path), "--keys", file) as (_, started):
+            to = f"{started['url']}/v1"
+            command = [sys.executable, "-m", "dragoman", "launch", "--to", to, "--key-env", "FIRST_KEY", "claude"]
+            variables = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "FIRST_KEY": key}
+            done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+            assert (done.returncode, done.stdout.strip()) == (7, "Hello from the model."), done.stderr
+            monkeypatch.setenv("FIRST_KEY", key)
+            assert run(["serve", "--to", to, "--key-env", "FIRST_KEY", "--check"]) == 0
+            assert key not in capsys.readouterr().out
+    assert run(["serve", "--to", "http://localhost:1", "--key-env", "NO_SUCH_KEY"]) == 2
+    assert "NO_SUCH_KEY" in capsys.readouterr().err
+    assert run(["serve", "-m", "local", "--key-env", "FIRST_KEY"]) == 2
+    assert "--to" in capsys.readouterr().err
 
 
 def test_launch_says_where_the_endpoint_belongs(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dragoman.extraction.leaks as leaks
 from dragoman import formats, wire
 from dragoman.errors import CannotExpress
 from dragoman.extraction import extract
-from dragoman.extraction.leaks import NOT_RECEIVED, rewrite_leaks
+from dragoman.extraction.leaks import NOT_RECEIVED, TurnMemory, rewrite_leaks
 from dragoman.types import Message, Request, Text, Thinking, Tool, ToolCall, ToolResult
 
 TOOLS = [
@@ -234,3 +236,87 @@ def test_any_conversation_is_rewritten_once(messages: list[Message]) -> None:
     # What the user and the tools said stays, except for notices.
     kept = [each for each in messages if each.role in ("system", "tool") or each == POOL[0]]
     assert [each for each in clean.messages if each in kept] == kept
+
+
+# ---- a conversation that comes again with every request
+
+
+class _Counted:
+    """Counts the readings of texts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        monkeypatch.setattr(leaks, "extract", self._extract)
+
+    def _extract(self, *given: Any, **named: Any) -> Any:
+        self.count += 1
+        return extract(*given, **named)
+
+
+SPOKEN = {
+    "words": lambda n: [Message.assistant(f"Done with {n}."), GO_ON],
+    "leaks": lambda n: [Message.assistant(f"Now {n}.\n{_LEAK}"), GO_ON],
+    "the same leak": lambda n: [Message.assistant(_LEAK), GO_ON],
+    "copies": lambda n: [
+        Message("assistant", [Text(f"Step {n}: {_LEAK}"), ToolCall(f"c{n}", "tide", {"harbour": "Esbjerg"})]),
+        Message("tool", [ToolResult(f"c{n}", "tide", "14:20")]),
+    ],
+    "notices": lambda n: [
+        Message.assistant(f"Sure ({n}):\n\n{FENCE}"),
+        POOL[4],
+        Message("assistant", [ToolCall(f"c{n}", "tide", {"harbour": "Esbjerg"})]),
+        Message("tool", [ToolResult(f"c{n}", "tide", "14:20")]),
+    ],
+}
+
+
+def test_a_session_reads_each_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request has all turns before it. Without a memory, n turns cost n * n / 2 readings."""
+    counted = _Counted(monkeypatch)
+    for name, speak in SPOKEN.items():
+        spent = []
+        for turns in (10, 20):
+            memory, counted.count = TurnMemory(), 0
+            messages = [Message.user("When?")]
+            for number in range(turns):
+                messages += speak(number)
+                # A client decodes its conversation anew for each request.
+                again = msgspec.convert(msgspec.to_builtins(messages), list[Message])
+                tools = [msgspec.structs.replace(tool, parameters=dict(tool.parameters)) for tool in TOOLS]
+                rewrite_leaks([*again, GO_ON], tools, memory=memory)
+            spent.append(counted.count)
+        assert spent[0] and spent[1] == 2 * spent[0] <= 4 * 20, (name, spent)
+
+
+SHARED = TurnMemory(20_000)
+
+
+@given(st.lists(st.sampled_from(POOL), max_size=10))
+@settings(max_examples=60, deadline=None)
+def test_a_memory_changes_no_decision(messages: list[Message]) -> None:
+    for place in range(len(messages) + 1):
+        part = messages[:place]
+        assert rewrite_leaks(part, TOOLS, memory=SHARED) == rewrite_leaks(part, TOOLS), part
+
+
+def test_what_is_kept_counts_only_for_the_same_tools_and_the_same_messages_before() -> None:
+    memory = TurnMemory()
+    page = Message("tool", [ToolResult("p", "open_lock", f"The page says {_LEAK}")])
+    asked = Message("assistant", [ToolCall("p", "open_lock", {"number": 1})])
+    own, copied = history(_LEAK), [Message.user("When?"), asked, page, Message.assistant(_LEAK), GO_ON]
+    other = [Tool("tide", "", {"type": "object", "properties": {"port": {"type": "string"}}, "required": ["port"]})]
+    for _ in range(2):
+        assert rewrite_leaks(own, TOOLS, memory=memory).rewrites
+        assert not rewrite_leaks(copied, TOOLS, memory=memory).rewrites, "the echo guard reads the page"
+        assert not rewrite_leaks(own, other, memory=memory).rewrites
+        assert rewrite_leaks(own, TOOLS, trust="strict", memory=memory) == rewrite_leaks(own, TOOLS, trust="strict")
+        assert rewrite_leaks(own, TOOLS, aliases={"x": "tide"}, memory=memory).rewrites
+
+
+def test_a_memory_has_a_limit_and_accepts_any_text() -> None:
+    memory = TurnMemory(10_000)
+    for number in range(200):
+        text = f"{number} " * 20
+        rewrite_leaks(history(text, "x" * 20_000, "\ud800", f"\ud800{_LEAK}"), TOOLS, memory=memory)
+        rewrite_leaks(history(text), [Tool(f"tool_{number}")], memory=memory)
+    assert memory.size <= 10_000 and len(memory) < 40

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import logging
+import select
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,21 +21,24 @@ import openai
 import pytest
 from google import genai
 from google.genai import errors, types
+from msgspec.structs import replace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.server.gateways import FixedServer, RunningGateway, run_gateway, settings_for
 from tests.server.test_gateway import CHAT, PATHS, send
 
+from dragoman import providers
 from dragoman.errors import ConfigError
+from dragoman.pipeline import Report
 from dragoman.server.access import Access, open_access
-from dragoman.server.keys import KeyLimits, KeyRing, add_key, read_keys, revoke_key
-from dragoman.server.quotas import Permit, Quotas
+from dragoman.server.keys import ClientKey, KeyLimits, KeyRing, add_key, read_keys, revoke_key
+from dragoman.server.quotas import Permit, Quotas, Sent
 from dragoman.server.router import Router
 from dragoman.server.settings import GatewaySettings, ServerSettings, parse_settings
 from dragoman.server.spans import Spans
 from dragoman.testing import Answer, Upstream
-from dragoman.types import Failure
+from dragoman.types import Failure, Message, Request, Usage
 
 ROUTES = (
     *(("POST", path) for path in PATHS),
@@ -309,6 +314,73 @@ def test_threat_19_a_web_page_of_another_origin_reaches_nothing() -> None:
             assert send(gateway, "GET", "/v1/models", **headers)[0] == 200
 
 
+ALLOWED = ("http://localhost:3000", "https://app.example", "vscode-webview://1a2b")
+
+
+def test_pages_of_the_listed_origins_use_the_gateway_from_a_browser(tmp_path: Path) -> None:
+    key = add_key(tmp_path / "keys", "page")
+    plain = settings_for()
+    own = ServerSettings(port=0, origins=["http://LOCALHOST:3000", "https://app.example:443", "vscode-webview://1a2b"])
+    settings = GatewaySettings(own, plain.endpoints, plain.routes)
+    asked = {"access-control-request-method": "POST", "access-control-request-headers": "content-type,x-api-key"}
+    page = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "cors"}
+    with Upstream(["Hello."], loop=True) as upstream, guarded(upstream, tmp_path / "keys", settings) as gateway:
+        for origin in ALLOWED:
+            for path in (*PATHS, "/v1/models", "/v1/nothing"):
+                status, got, data = send(gateway, "OPTIONS", path, origin=origin, **page, **asked)
+                assert (status, data, got["access-control-allow-origin"]) == (204, b"", origin), (origin, path)
+                assert got["access-control-allow-headers"] == asked["access-control-request-headers"]
+                assert "POST" in got["access-control-allow-methods"] and "origin" in got["vary"]
+                assert (
+                    "access-control-allow-credentials" not in got and "access-control-allow-private-network" not in got
+                )
+            for stream in (False, True):
+                sent = {**BODY, "stream": stream}
+                status, got, _ = send(
+                    gateway, "POST", "/v1/messages", sent, origin=origin, **page, **{"x-api-key": key}
+                )
+                assert (status, got["access-control-allow-origin"]) == (200, origin)
+                assert "x-dragoman-exchange" in got["access-control-expose-headers"]
+            # The page has to have a key, and can read why it is refused.
+            status, got, _ = send(gateway, "POST", "/v1/messages", BODY, origin=origin, **page)
+            assert (status, got["access-control-allow-origin"]) == (401, origin)
+        private = {"access-control-request-private-network": "true"}
+        _, got, _ = send(gateway, "OPTIONS", "/v1/messages", origin=ALLOWED[0], **asked, **private)
+        assert got["access-control-allow-private-network"] == "true"
+        before = len(upstream.received)
+        others = (
+            "http://localhost:3001",
+            "https://localhost:3000",
+            "https://app.example.evil",
+            "http://app.example",
+            "null",
+        )
+        for origin in (*others, "https://evil.example", "https://xapp.example", f"{ALLOWED[0]}/", f"{ALLOWED[0]} "):
+            for method in ("OPTIONS", "POST"):
+                status, got, _ = send(
+                    gateway, method, "/v1/messages", BODY, origin=origin, **asked, **{"x-api-key": key}
+                )
+                if origin.strip() != ALLOWED[0]:
+                    assert status in (403, 405) and "access-control-allow-origin" not in got, (origin, method)
+        # A page whose name was rebound to this machine, a preflight that is none, and words that are no headers.
+        table: list[tuple[str, dict[str, str], int]] = [
+            ("OPTIONS", {"host": "evil.example", **asked}, 403),
+            ("POST", {"host": "evil.example", "x-api-key": key}, 403),
+            ("OPTIONS", {}, 405),
+            ("OPTIONS", {**asked, "access-control-request-headers": "x\ty: z"}, 400),
+        ]
+        for method, headers, expected in table:
+            status, _, _ = send(gateway, method, "/v1/messages", BODY, origin=ALLOWED[0], **headers)
+            assert status == expected, (method, headers, status)
+        assert len(upstream.received) <= before + 1
+
+
+def test_a_wrong_origin_in_the_settings_is_named() -> None:
+    for wrong in ("*", "https://*.example", "app.example", "https://app.example/", "null", "", "https://a b"):
+        with pytest.raises(ConfigError, match="origin"):
+            parse_settings(f'[gateway]\norigins = [{json.dumps(wrong)}]\n[[routes]]\nto = "ollama:m"')
+
+
 # ---- limits ----------------------------------------------------------------------------------------------------------
 
 
@@ -399,7 +471,7 @@ def test_a_budget_of_dollars_is_spent_by_the_price_table(tmp_path: Path) -> None
     with Upstream(["Hello."], loop=True) as upstream:
         row = '[endpoints.e]\nmodel = "openai:gpt-4o"\nkey = "k"\n[[routes]]\nto = "e"\n'
         settings = parse_settings(row)
-        key = add_key(tmp_path / "keys", "limited", KeyLimits(dollars_per_day=0.00001))
+        key = add_key(tmp_path / "keys", "limited", KeyLimits(dollars_per_day=0.0001))
         with run_gateway(lambda transport: Router(settings, transport=transport)) as gateway:
             gateway.gateway.access = Access(settings.gateway, KeyRing(tmp_path / "keys"))
             target = gateway.gateway.router.targets["e"]
@@ -408,6 +480,112 @@ def test_a_budget_of_dollars_is_spent_by_the_price_table(tmp_path: Path) -> None
             )
             statuses = [send(gateway, "POST", "/v1/messages", BODY, **{"x-api-key": key})[0] for _ in range(20)]
             assert statuses[0] == 200 and statuses[-1] == 429, statuses
+
+
+NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+GPT = providers.resolve("openai:gpt-4o", facts=None)
+BUDGETS: dict[str, dict[str, Any]] = {"tokens": {"tokens_per_day": 20_000}, "dollars": {"dollars_per_day": 0.2}}
+"""Both are about twenty answers of a thousand tokens, at ten dollars for a million."""
+
+
+def test_requests_at_the_same_time_cannot_exceed_a_budget_together(tmp_path: Path) -> None:
+    asked = Request("m", [Message.user("Go.")], options={"max_tokens": 1000})
+    for unit, limits in BUDGETS.items():
+        quotas = Quotas(clock=lambda: NOON)
+        key = ClientKey("k", "d", NOON, None, KeyLimits(**limits))
+        answered = 0
+        while True:
+            # A hundred arrive together, and every one of them gets the longest answer that it asked for.
+            permits = [permit for _ in range(100) if isinstance(permit := quotas.admit(key, 0), Permit)]
+            running = [permit for permit in permits if permit.reserve(asked, lambda: [(GPT, "gpt-4o")]) is None]
+            for permit in running:
+                report = Report("x", usage=Usage(5, 1000))
+                permit.charge(Sent(20, 4000, 200), report, lambda: [(GPT, "gpt-4o")])
+            for permit in permits:
+                permit.close()
+            answered += len(running)
+            if not running:
+                break
+        assert answered == 20, f"{unit}: one answer above the budget at most, and the last dollar can be spent"
+
+
+def test_a_request_waits_for_others_and_not_until_tomorrow(tmp_path: Path) -> None:
+    long = Request("m", [Message.user("Go.")], options={"max_tokens": 50_000})
+    short, plain = replace(long, options={"max_tokens": 10}), replace(long, options={})
+    quotas = Quotas(clock=lambda: NOON)
+    key = ClientKey("k", "d", NOON, None, KeyLimits(tokens_per_day=20_000))
+
+    def ask(request: Request) -> tuple[Permit, Failure | None]:
+        permit = quotas.admit(key, 0)
+        assert isinstance(permit, Permit)
+        return permit, permit.reserve(request, list)
+
+    first, refusal = ask(long)
+    assert refusal is None, "a request whose answer may be too long runs alone"
+    waiting = quotas.admit(key, 0)
+    assert isinstance(waiting, Failure) and waiting.retry_after == 2.0 and "other requests" in waiting.message
+    # The limits of a key may change while it is used; what runs is still reserved.
+    key = ClientKey("k", "d", NOON, None, KeyLimits(tokens_per_day=19_000))
+    assert isinstance(quotas.admit(key, 0), Failure)
+    first.charge(Sent(0, 0, 200), Report("x", usage=Usage(5, 5)), list)
+    first.close()
+    first.close()
+    for request in (short, plain, short):
+        _, refusal = ask(request)
+        assert refusal is None
+    _, refusal = ask(long)
+    assert refusal is not None and refusal.retry_after == 2.0
+    _, refusal = ask(replace(short, messages=[Message.user("word " * 30_000)]))
+    assert refusal is not None and refusal.retry_after == 12 * 3600, "the prompt alone is too much for today"
+
+
+def test_what_runs_during_a_crash_counts_as_used(tmp_path: Path) -> None:
+    async def crash() -> None:
+        quotas = Quotas(tmp_path / "usage", clock=lambda: NOON)
+        key = ClientKey("k", "d", NOON, None, KeyLimits(tokens_per_day=20_000))
+        permits = [quotas.admit(key, 0) for _ in range(2)]
+        for permit in permits:
+            assert isinstance(permit, Permit)
+            assert permit.reserve(Request("m", [], options={"max_tokens": 9000}), list) is None
+        quotas.close()
+        again = Quotas(tmp_path / "usage", clock=lambda: NOON).admit(key, 0)
+        assert isinstance(again, Permit)
+        assert again.reserve(Request("m", [Message.user("word " * 3000)]), list) is not None
+        for permit in permits:
+            assert isinstance(permit, Permit)
+            permit.charge(Sent(0, 0, 200), Report("x", usage=Usage(5, 5)), list)
+            permit.close()
+        quotas.close()
+        assert json.loads((tmp_path / "usage").read_bytes())["k d"]["tokens"] == 20
+
+    asyncio.run(crash())
+
+
+def test_a_hundred_clients_at_once_stay_within_a_budget(tmp_path: Path) -> None:
+    """Over sockets: the endpoint is silent, so all of them run at the same time."""
+    key = add_key(tmp_path / "keys", "limited", KeyLimits(tokens_per_day=5_000))
+    silence = Answer(stalls=True, headers={"content-type": "text/event-stream"})
+    with Upstream([silence], loop=True) as upstream, guarded(upstream, tmp_path / "keys") as gateway:
+        place = urlsplit(gateway.url)
+        data = json.dumps({**BODY, "max_tokens": 1000, "stream": True}).encode()
+        head = f"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\nx-api-key: {key}\r\ntransfer-encoding: chunked"
+        whole = f"{head}\r\n\r\n{len(data):x}\r\n".encode() + data + b"\r\n0\r\n\r\n"
+        with ExitStack() as stack:
+            clients = [
+                stack.enter_context(socket.create_connection((place.hostname or "", place.port or 0), timeout=20))
+                for _ in range(100)
+            ]
+            for client in clients:
+                client.sendall(whole)
+            refused = 0
+            while refused < 96:
+                ready, _, _ = select.select(clients, [], [], 20)
+                assert ready, f"{refused} were refused"
+                for client in ready:
+                    assert client.recv(65536).startswith(b"HTTP/1.1 429 ")
+                    clients.remove(client)
+                    refused += 1
+            assert len(upstream.received) <= 4
 
 
 # ---- spans -----------------------------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ from tests.server.gateways import (
     settings_for,
 )
 
+from dragoman.pipeline import Report
+from dragoman.pipeline.report import FoundCall
 from dragoman.server.router import Router
 from dragoman.server.settings import EndpointSettings, GatewaySettings, RouteSettings, ServerSettings, parse_settings
 from dragoman.testing import Answer, Upstream, call, thinking
@@ -103,6 +105,67 @@ def test_the_report_of_an_exchange_says_what_was_repaired_and_contains_no_argume
         assert b"Secretville" not in data
         assert b'dragoman_calls_total{channel="text"} 1' in send(gateway, "GET", "/metrics")[2]
         assert send(gateway, "GET", "/dragoman/exchanges/unknown")[0] == 404
+
+
+def stream_with(gateway: RunningGateway, path: str, *headers: str, version: str = "1.1") -> tuple[bytes, bytes, bytes]:
+    """Ask for a stream over a bare socket. Return the head, the chunks, and what follows the last one."""
+    place, data = urlsplit(gateway.url), json.dumps({**CHAT, "input": "Go.", "stream": True, "max_tokens": 9}).encode()
+    lines = [f"POST {path} HTTP/{version}", "Host: localhost", f"Content-Length: {len(data)}", *headers]
+    with socket.create_connection((place.hostname or "", place.port or 0), timeout=20) as client:
+        client.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode() + data)
+        received = b""
+        while piece := client.recv(65536):
+            received += piece
+    head, _, body = received.partition(b"\r\n\r\n")
+    chunks, _, rest = body.rpartition(b"\r\n0\r\n")
+    return head, chunks, rest
+
+
+def test_a_client_that_reads_trailers_receives_the_report_after_a_stream() -> None:
+    key = "sk-ant-api03-Zx8Qw7Lm5Nv4Bc3Kj2Hg1Fd9Zx8Qw7Lm5Nv4Bc3Kj2Hg1Fd9"
+    said = f'Hélas {key}\n<tool_call>\n{{"name": "weather", "arguments": {{"city": "{key}",}}}}\n</tool_call>'
+    asked = (["TE: trailers"], ["te: gzip;q=0.5, Trailers"], ["TE: gzip", "TE: trailers"])
+    others: tuple[list[str], ...] = ([], ["TE: gzip"], ["TE: trailersx"], ["X-TE: trailers"], ["Trailer: x"])
+    with Upstream([said], loop=True) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat"):
+            _, plain, _ = stream_with(gateway, path)
+            for headers in asked:
+                head, chunks, rest = stream_with(gateway, path, *headers)
+                assert b"trailer: x-dragoman-report" in head and chunks.count(b"{") == plain.count(b"{"), path
+                [line, *end] = rest.split(b"\r\n")
+                assert end == [b"", b""] and line.startswith(b"x-dragoman-report: {"), rest
+                report = json.loads(line.partition(b": ")[2])
+                assert report["id"].encode() in head and report["stop"] == "end", report
+                assert key.encode() not in rest
+            for headers in others:
+                head, _, rest = stream_with(gateway, path, *headers)
+                assert b"trailer:" not in head and rest == b"\r\n", (path, headers, rest)
+            head, _, _ = stream_with(gateway, path, "TE: trailers", version="1.0")
+            assert b"trailer:" not in head
+        # A whole answer has a length, and no chunks that trailers could follow.
+        status, headers_of, _ = send(gateway, "POST", "/v1/chat/completions", CHAT, TE="trailers")
+        assert status == 200 and "trailer" not in headers_of and "content-length" in headers_of
+        status, _, data = send(gateway, "POST", "/v1/chat/completions", {**CHAT, "stream": True}, TE="trailers")
+        assert status == 200 and data.endswith(b"data: [DONE]\n\n"), "a client that skips trailers reads the body"
+        # The connection goes on after the trailers.
+        connection = http.client.HTTPConnection(urlsplit(gateway.url).netloc, timeout=30)
+        for _ in range(3):
+            connection.request(
+                "POST", "/v1/messages", json.dumps({**CHAT, "stream": True, "max_tokens": 9}), {"TE": "trailers"}
+            )
+            assert connection.getresponse().read().endswith(b'message_stop"}\n\n')
+        connection.close()
+
+
+def test_a_report_in_a_trailer_has_one_line_and_a_limit() -> None:
+    odd = "a\r\nSet-Cookie: x\x00\u2028é"
+    calls = [FoundCall("tool" * 20, f"c{n}", "text", "hermes") for n in range(200)]
+    key = "sk-ant-api03-Zx8Qw7Lm5Nv4Bc3Kj2Hg1Fd9Zx8Qw7Lm5Nv4Bc3Kj2Hg1Fd9"
+    table = [{"failure": odd}, {"notes": [odd * 900]}, {"calls": calls}, {"failure": f"wrong key {key}"}]
+    for report in [Report("ex_1", **fields) for fields in table]:  # type: ignore[arg-type]
+        line = report.shorten()
+        assert line.isascii() and line.isprintable() and len(line) <= 4096, line
+        assert json.loads(line)["id"] == "ex_1" and key not in line
 
 
 def test_a_silent_endpoint_gets_signs_of_life_on_every_wire() -> None:
@@ -200,18 +263,38 @@ def test_reasoning_of_a_foreign_model_returns_without_our_signature() -> None:
         assert "dragoman." not in json.dumps(upstream.bodies[1])
 
 
-def test_a_prompt_that_cannot_fit_gets_the_error_that_makes_a_client_compact() -> None:
-    with Upstream([]) as upstream:
-        with gateway_to(upstream.endpoint(quirks={"context_window": 1000})) as gateway:
-            long: Any = [{"role": "user", "content": "word " * 20_000}]
-            with pytest.raises(anthropic.BadRequestError, match="prompt is too long"):
-                _ask_long(gateway, long)
-        assert upstream.requests == []
+TOO_LONG = {
+    "/v1/chat/completions": ('"code":"context_length_exceeded"', "maximum context length"),
+    "/v1/responses": ('"code":"context_length_exceeded"', "maximum context length"),
+    "/v1/messages": ('"type":"invalid_request_error"', "prompt is too long"),
+    "/v1beta/models/m:generateContent": ('"status":"INVALID_ARGUMENT"', "exceeds the maximum number of tokens allowed"),
+    "/v1beta/models/m:streamGenerateContent?alt=sse": ('"code":400', "exceeds the maximum number of tokens allowed"),
+    "/api/chat": ("", "exceeds the context length"),
+}
 
 
-def _ask_long(gateway: RunningGateway, messages: Any) -> None:
-    with anthropic.Anthropic(base_url=gateway.url, api_key="k", max_retries=0) as client:
-        client.messages.create(model="m", max_tokens=99, messages=messages)
+def test_a_prompt_that_cannot_fit_gets_the_error_that_makes_each_client_compact() -> None:
+    """Also if only the endpoint knows that it cannot, and says so in the words of its own wire."""
+    words = {
+        "vLLM": "This model's maximum context length is 4096 tokens. However, you requested 9000 tokens.",
+        "llama.cpp": "the request exceeds the available context size, try increasing it",
+        "Anthropic": "prompt is too long: 9000 tokens > 4096 maximum",
+    }
+    refused = [
+        Answer(400, {"content-type": "application/json"}, {"error": {"message": each}}) for each in words.values()
+    ]
+    long = "word " * 20_000
+    for known in (True, False):
+        script = [] if known else [each for _ in TOO_LONG for each in refused for _ in range(2)]
+        quirks: Any = {"context_window": 1000 if known else 0}
+        with Upstream(script) as upstream, gateway_to(upstream.endpoint(quirks=quirks)) as gateway:
+            for path, (code, said) in TOO_LONG.items():
+                for stream in (False, True) * (1 if known else 3):
+                    body = {**CHAT, "messages": [{"role": "user", "content": long}], "input": long, "stream": stream}
+                    body |= {"contents": [{"role": "user", "parts": [{"text": long}]}], "max_tokens": 9}
+                    status, _, data = send(gateway, "POST", path, body)
+                    assert status == 400 and code in data.decode() and said in data.decode(), (known, path, data)
+            assert len(upstream.requests) == len(script)
 
 
 def test_a_path_that_is_not_translated_goes_to_an_endpoint_of_the_same_wire() -> None:
@@ -224,6 +307,51 @@ def test_a_path_that_is_not_translated_goes_to_an_endpoint_of_the_same_wire() ->
         assert "client" not in received.headers.get("authorization", ""), "the key of a client stays here"
         status, _, data = send(gateway, "POST", "/api/generate", {"prompt": "x"})
         assert status == 404 and isinstance(json.loads(data)["error"], str), "in the form of Ollama's errors"
+
+
+def test_an_unknown_path_or_method_is_an_error_that_names_those_that_exist() -> None:
+    vendor: list[tuple[str, str, dict[str, str], int, str]] = [
+        ("POST", "/v1/nothing", {}, 404, "/v1/chat/completions"),
+        ("POST", "/v1/nothing", {"anthropic-version": "2023-06-01"}, 404, "/v1/messages/count_tokens"),
+        ("POST", "/v1/messages/batches", {}, 404, "/v1/messages/count_tokens"),
+        ("POST", "/v1beta/models/m:tuneModel", {}, 404, "MODEL:streamGenerateContent"),
+        ("POST", "/api/pull", {}, 404, "/api/generate"),
+        ("GET", "/v1/chat/completions", {}, 405, "POST"),
+        ("GET", "/v1/messages", {}, 405, "POST"),
+        ("DELETE", "/v1beta/models/m:generateContent", {}, 405, "POST"),
+        ("POST", "/api/tags", {}, 405, "GET"),
+        ("PUT", "/v1/models/m", {}, 405, "GET"),
+        ("POST", "/healthz", {}, 405, "GET"),
+        ("GET", "/v1/embeddings", {}, 405, "POST"),
+    ]
+    with Upstream([]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for method, path, headers, status, named in vendor:
+            got, answered, data = send(gateway, method, path, {}, **headers)
+            assert got == status and named in data.decode(), (method, path, got, data)
+            assert (status == 405) == (answered.get("allow") == named), (method, path, answered)
+            error = json.loads(data)["error"]
+            is_anthropic = path.startswith("/v1/messages") or bool(headers)
+            assert (json.loads(data).get("type") == "error") == is_anthropic, data
+            assert isinstance(error, str) == path.startswith("/api/") and ("status" in error) == ("beta" in path), data
+        assert upstream.received == []
+
+
+def test_other_paths_go_to_the_endpoint_of_their_model_and_its_key_stays_hidden() -> None:
+    key = "sk-endpoint-0123456789abcdef"
+    refusal = Answer(401, {"content-type": "application/json"}, {"error": {"message": f"wrong key {key}"}})
+    with Upstream([refusal], loop=True) as first, Upstream([refusal], loop=True) as second:
+        rows = [
+            f'[endpoints.{name}]\nurl = "{at.url}"\nwire = "openai_chat"\nmodel = "m"\nkey = "{key}"\n'
+            f'headers = {{"x-team" = "{name}"}}\n[[routes]]\nmatch = "{match}"\nto = "{name}"\n'
+            for name, at, match in (("first", first, "gpt-*"), ("second", second, "nomic*"))
+        ]
+        settings = parse_settings("".join(rows) + '[aliases]\nembed = "nomic-1"')
+        with run_gateway(lambda transport: Router(settings, transport=transport)) as gateway:
+            for model in ("gpt-5", "nomic-embed", "embed", "other", None):
+                status, _, data = send(gateway, "POST", "/v1/embeddings", {"model": model, "input": "x"})
+                assert status == 401 and b"wrong key" in data and key.encode() not in data, data
+        seen = [[received.headers["x-team"] for received in each.received] for each in (first, second)]
+        assert seen == [["first"] * 3, ["second"] * 2]
 
 
 def test_a_passthrough_route_changes_no_byte_and_is_observed() -> None:

@@ -7,10 +7,8 @@ import re
 import socket
 from urllib.parse import urlsplit
 
-import pytest
 from tests.server.gateways import RunningGateway, gateway_to, settings_for
 
-from dragoman.server import protocol
 from dragoman.server.settings import GatewaySettings, ServerSettings
 from dragoman.testing import Answer, Upstream
 
@@ -161,35 +159,103 @@ def test_threat_20_what_follows_a_malformed_request_is_not_a_request() -> None:
             assert goes_on == (name in WHOLE), name
 
 
-def test_threat_20_a_head_that_does_not_end_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "SECONDS_FOR_A_HEAD", 0.05)
+def test_threat_20_a_request_that_does_not_end_ends_the_connection() -> None:
+    """Only the gateway ends these connections; they would otherwise last for ever."""
     whole = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
-    with Upstream([]) as upstream, gateway_to(upstream.endpoint()) as gateway:
-        for data, answers in ((b"", 0), (LINE, 0), (LINE + HOST + b"X: ", 0), (whole + LINE + HOST, 1)):
-            # Only the gateway ends the connection; it would otherwise last for ever.
-            assert len(_status(exchange(gateway, data, answers=9))) == answers, data
-
-
-def test_threat_19_a_path_never_changes_the_address_of_an_endpoint() -> None:
-    vectors = Answer(200, {"content-type": "application/json"}, {"data": []})
-    paths = {
-        b"//evil.example/x": "/evil.example/x",
-        b"/@evil.example/x": "/@evil.example/x",
-        b"/v1@evil.example": "/v1@evil.example",
-        b"/:80@evil.example": "/:80@evil.example",
-        b"/http://evil.example/": "/http:/evil.example",
-        b"/v1/a%20b?x=%0d%0ay": "/v1/a%20b?x=%0d%0ay",
-        b"/v1/%252e%252e/x": "/v1/%252e%252e/x",
-        b"/v1/%c3%a9": "/v1/%C3%A9",
-        b"/v1/x;y=1,2": "/v1/x;y=1,2",
+    chunk = b"%x\r\n%s\r\n" % (SIZE, BODY)
+    table: dict[str, tuple[bytes, list[bytes]]] = {
+        "nothing": (b"", []),
+        "a line": (LINE, [b"408"]),
+        "half a header": (LINE + HOST + b"X: ", [b"408"]),
+        "half of a second request": (whole + LINE + HOST, [b"200", b"408"]),
+        "no body": (LINE + HOST + LENGTH + b"\r\n", [b"408"]),
+        "half a body": (LINE + HOST + LENGTH + b"\r\n" + BODY[:-1], [b"408"]),
+        "chunks without an end": (LINE + HOST + CHUNKED + b"\r\n" + chunk, [b"408"]),
+        "a body that nobody reads": (LINE.replace(b"messages", b"nothing") + HOST + LENGTH + b"\r\n", [b"404"]),
+        "half of a second body": (whole + LINE + HOST + LENGTH + b"\r\n" + BODY[:-1], [b"200", b"408"]),
+        "a whole body": (LAST, [b"200"]),
     }
-    with Upstream([vectors], loop=True) as upstream, gateway_to(upstream.endpoint()) as gateway:
-        own = urlsplit(upstream.url).netloc
-        for number, (path, target) in enumerate(paths.items(), 1):
-            exchange(gateway, b"GET " + path + b" HTTP/1.1\r\nConnection: close\r\n" + HOST + b"\r\n", answers=9)
-            assert len(upstream.received) == number, path
-            assert upstream.received[-1].headers["host"] == own, path
-            assert upstream.received[-1].target == (target if target.startswith("/v1/") else f"/v1{target}")
+    plain = settings_for()
+    settings = GatewaySettings(
+        ServerSettings(port=0, head_seconds=0.1, body_seconds=0.1), plain.endpoints, plain.routes
+    )
+    with Upstream(["Hello."], loop=True) as upstream, gateway_to(upstream.endpoint(), settings) as gateway:
+        for name, (data, statuses) in table.items():
+            answer = exchange(gateway, data, answers=9)
+            assert _status(answer) == statuses, (name, answer)
+            if name == "half a body":
+                assert json.loads(answer.partition(b"\r\n\r\n")[2])["type"] == "error", "in the form of the wire"
+        assert len(upstream.received) == 1, "no half of a request is sent on"
+
+
+def test_threat_20_a_slow_answer_is_not_a_slow_request() -> None:
+    """The time for a body ends with the body, and a request behind a slow one is not late."""
+    plain = settings_for()
+    settings = GatewaySettings(
+        ServerSettings(port=0, head_seconds=0.1, body_seconds=0.1, keep_alive=0.3), plain.endpoints, plain.routes
+    )
+    silence = Answer(stalls=True, headers={"content-type": "text/event-stream"})
+    stream = json.dumps({**json.loads(BODY), "stream": True}).encode()
+    begun = LINE + HOST + b"Content-Length: %d\r\n\r\n" % len(stream) + stream
+    with Upstream([silence], loop=True) as upstream, gateway_to(upstream.endpoint(), settings) as gateway:
+        for behind in (b"", LINE + HOST + LENGTH + b"\r\n" + BODY[:5]):
+            place = urlsplit(gateway.url)
+            with socket.create_connection((place.hostname or "", place.port or 0), timeout=30) as client:
+                client.sendall(begun + behind)
+                received = b""
+                while received.count(b"ping") < 2:
+                    piece = client.recv(65536)
+                    assert piece, received
+                    received += piece
+                assert _status(received) == [b"200"]
+            assert upstream.wait_for_hangup(20), "the request that ran is cancelled, also if another one is behind it"
+
+
+TRICKS = (
+    *(b"//evil.example/x", b"/@evil.example/x", b"/v1@evil.example", b"/:80@evil.example", b"/http://evil.example/"),
+    *(b"/v1/embeddings%2f..%2fadmin", b"/v1/embeddings/%2e%2e/admin", b"/v1/embeddings/..;/admin", b"/v1/%252e%252e/x"),
+    *(b"/v1%2fembeddings", b"/v1/embeddings%20", b"/v1/embeddings%3fa", b"/v1/embeddings;x=1", b"/v1/embeddings/x"),
+    *(b"/v1/./embeddings", b"/v1/%2e/embeddings", b"/v1/embeddings%00", b"/v1/embeddings.", b"/v1/Embeddings"),
+    *(b"/v1beta/models/a%2f..%2fb:embedContent", b"/v1beta/models/a;b:embedContent"),
+    b"/v1beta/models/a%2fb:embedContent",
+    *(b"/v1beta/models/%2e%2e:embedContent", b"/v1beta/models/..%2f..%2fx:predict", b"/v1beta/models/a:embedContent/x"),
+    *(b"/v1/files", b"/v1/fine_tuning/jobs", b"/api/pull", b"/api/delete", b"/api/create"),
+    *(b"/v1/messages/batches", b"/v1/responses/resp_1", b"/v1/organization/api_keys", b"/v1/load_lora_adapter"),
+    *(b"/admin", b"/shutdown", b"/metrics/x", b"/v1/%c3%a9", b"/flush_cache", b"/upload?x=%0d%0ay", b"/props"),
+)  # fmt: skip
+
+
+def test_threat_19_only_the_listed_paths_reach_an_endpoint() -> None:
+    vectors = Answer(200, {"content-type": "application/json"}, {"data": []})
+    end = b" HTTP/1.1\r\nConnection: close\r\n" + HOST + b"Content-Length: 2\r\n\r\n{}"
+    for wire in ("openai_chat", "gemini", "ollama"):
+        with Upstream([vectors], wire=wire, loop=True) as upstream, gateway_to(upstream.endpoint()) as gateway:
+            for path in TRICKS:
+                for method in (b"POST ", b"GET ", b"DELETE ") if wire == "openai_chat" else (b"POST ",):
+                    answer = exchange(gateway, method + path + end, answers=9)
+                    assert _status(answer)[0] in (b"400", b"404", b"405"), (method, path, answer)
+                    assert b"error" in answer, (method, path)
+            assert upstream.received == []
+            # The beginning and the end of a base URL are often written twice.
+            for path in (b"/v1/embeddings", b"//v1//embeddings/", b"/v1/v1/embeddings", b"/embeddings", b"/api/embed"):
+                exchange(gateway, b"POST " + path + b"?x=1" + end, answers=9)
+            exchange(gateway, b"POST /v1beta/models/m:embedContent" + end, answers=9)
+            seen = {"openai_chat": ["/v1/embeddings?x=1"] * 4, "ollama": ["/api/embed?x=1"]}
+            seen["gemini"] = ["/models/m:embedContent"]
+            targets = [received.target.removeprefix("/v1") for received in upstream.received]
+            assert targets == [target.removeprefix("/v1") for target in seen[wire]]
+
+
+def test_threat_19_a_relayed_path_is_plain() -> None:
+    """A route that changes nothing passes the path of a Gemini client on, with a model in it."""
+    with Upstream(["Hello."], wire="gemini", loop=True) as upstream:
+        with gateway_to(upstream.endpoint(), settings_for(profile="passthrough")) as gateway:
+            for name, status in ((b"m", b"200"), (b"a;b", b"404"), (b"a%2525b", b"404"), (b"a%20b", b"404")):
+                data = b"POST /v1beta/models/" + name + b":generateContent HTTP/1.1\r\nConnection: close\r\n" + HOST
+                body = b'{"contents": [{"parts": [{"text": "Go."}]}]}'
+                answer = exchange(gateway, data + b"Content-Length: %d\r\n\r\n" % len(body) + body, answers=9)
+                assert _status(answer) == [status], (name, answer)
+        assert [received.target for received in upstream.received] == ["/v1/models/m:generateContent"]
 
 
 def test_threat_20_every_request_of_a_connection_is_answered_once_and_in_order() -> None:

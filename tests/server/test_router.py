@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.client import DetectedServer
+from dragoman.client import DetectedServer, ListedModel
 from dragoman.errors import ConfigError, UnknownModel
 from dragoman.server.router import Router, find_servers
 from dragoman.server.settings import (
@@ -99,7 +99,13 @@ def test_a_slot_is_for_requests_of_one_kind() -> None:
     made = router()
     picture = Image(data=base64.b64encode(b"x").decode(), media_type="image/png")
     assert made.choose(ask("gpt-5", picture), 10).slot == "images"
-    assert made.choose(ask("gpt-5"), 5000).slot == "long_context"
+    assert made.choose(ask("gpt-5", Text("word " * 2000)), 10_000).slot == "long_context"
+    assert made.choose(ask("gpt-5"), 10_000).slot == "", "what is large is not long"
+    for small in ("gpt-5-mini", "gpt-5-nano-2025", "claude-haiku-x", "gpt-small", "claude-lite"):
+        assert made.choose(ask(small)).slot in ("background", ""), small
+        assert names(made, ask(small))[0] == "small", small
+    for large in ("gpt-gemini-2.5-pro", "claude-minimax", "gpt-smaller", "gpt-nanonets", "gpt-satellite"):
+        assert names(made, ask(large))[0] == "big", large
     assert made.choose(ask("gpt-5", reasoning={"effort": "high"})).slot == "thinking"
     assert made.choose(ask("gpt-5", reasoning={"enabled": False})).slot == ""
     assert names(made, ask("gpt-5", reasoning={"effort": "high"})) == ["spare"]
@@ -133,6 +139,28 @@ def test_an_endpoint_without_a_model_takes_the_name_of_the_client() -> None:
     assert (client.endpoint.model, client.endpoint.wire) == ("qwen3:8b", "ollama")
     assert client.endpoint.quirks.context_window == 100_000
     assert client is made.targets["wide"].client_for("qwen3:8b")
+
+
+def test_ollama_gets_a_context_window_that_the_prompt_needs_and_the_model_has() -> None:
+    models = (ListedModel("qwen3:8b", context=40_960), ListedModel("tiny", context=2048), ListedModel("unknown"))
+    server = DetectedServer("ollama", {"ollama": "http://box.invalid:11434"}, models)
+    for fixed in (None, 8000):
+        row = EndpointSettings(url="http://box.invalid:11434", context_window=fixed)
+        made = Router(
+            GatewaySettings(ServerSettings(), {"box": row}, [RouteSettings(to="box")]), servers={"box": server}
+        )
+
+        def window(model: str, size: int, made: Router = made) -> int:
+            [backend] = made.choose(ask(model), size).backends()
+            sent = backend.client.codec.prepare(Request(model, [Message.user("Go.")])).body
+            assert sent["options"]["num_ctx"] == backend.client.endpoint.quirks.context_window
+            return backend.client.endpoint.quirks.context_window
+
+        sizes = (100, 48_000, 52_000, 100, 90_000, 110_000, 9_000_000, 100)
+        expected = [16_384, 16_384, 32_768, 32_768, 32_768, 40_960, 40_960, 40_960]
+        assert [window("qwen3:8b", size) for size in sizes] == (expected if fixed is None else [fixed] * 8)
+        assert window("tiny", 50_000) == (2048 if fixed is None else fixed)
+        assert window("unknown", 500_000) == (16_384 if fixed is None else fixed)
 
 
 WRONG = {

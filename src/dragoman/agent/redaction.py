@@ -335,7 +335,7 @@ class EventRedactor:
 
 
 def _with_text(event: Any, text: str) -> Any:
-    return TextDelta(text) if isinstance(event, TextDelta) else replace(event, text=text)
+    return type(event)(text) if isinstance(event, TextDelta) else replace(event, text=text)
 
 
 # ---- the types of values in events ---------------------------------------------------------------------------------

@@ -37,7 +37,16 @@ from dragoman.cli.screen import (
     write_arguments,
 )
 from dragoman.client.retry import RequestRetried
-from dragoman.events import CallBroken, CallRefused, CallStarted, PartReceived, ReplyEnded, TextDelta, ThinkingDelta
+from dragoman.events import (
+    CallBroken,
+    CallRefused,
+    CallStarted,
+    PartReceived,
+    RefusalDelta,
+    ReplyEnded,
+    TextDelta,
+    ThinkingDelta,
+)
 from dragoman.types import InvalidCall, ToolCall
 
 if TYPE_CHECKING:
@@ -106,6 +115,7 @@ class ScreenView:
             Asked: self._asked,
             RequestRetried: self._retried,
             TextDelta: lambda event: self._write_text(event.text),
+            RefusalDelta: lambda event: self._write_text(event.text),
             ThinkingDelta: self._write_thinking,
             CallStarted: lambda event: self._show_waiting(f"writing a call of {event.name}"),
             CallBroken: lambda event: self.note(f"broken call: {event.why}"),

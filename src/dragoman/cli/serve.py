@@ -44,6 +44,12 @@ from dragoman.server.settings import (
 )
 
 app = typer.Typer(name="serve", add_completion=False, rich_markup_mode=None)
+KeyEnv = Annotated[
+    str | None,
+    typer.Option(
+        "--key-env", metavar="NAME", help="The variable with the key of the server at --to.", show_default=False
+    ),
+]
 app.add_typer(group, short_help="Manage the keys of clients.")
 
 _HELP = """Serve a gateway: any client, any endpoint, working tool calls.
@@ -87,6 +93,18 @@ def make_settings(
     return replace(settings, gateway=server)
 
 
+def with_key(settings: GatewaySettings, variable: str) -> GatewaySettings:
+    """Return settings whose endpoints at URLs use the key in an environment variable."""
+    if not os.environ.get(variable):
+        raise ConfigError(f"the environment variable {variable} has no value", hint="put the key of the endpoint there")
+    rows = {name: replace(row, key_env=variable) if row.url else row for name, row in settings.endpoints.items()}
+    if rows == settings.endpoints:
+        raise ConfigError(
+            "--key-env is the key of a server at --to", hint="other endpoints have variables of their own"
+        )
+    return replace(settings, endpoints=rows)
+
+
 def _name_url(url: str, number: int) -> str:
     return "endpoint" if number == 0 else f"endpoint_{number + 1}"
 
@@ -109,6 +127,7 @@ def serve(
     keys: Annotated[
         str | None, typer.Option("--keys", metavar="FILE", help="Clients need a key of this file.", show_default=False)
     ] = None,
+    key_env: KeyEnv = None,
     check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the start message as one line of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only errors.")] = False,
@@ -116,6 +135,8 @@ def serve(
     if context.invoked_subcommand is not None:
         return 0
     settings = make_settings(to or [], model, config, host, port, _read_profile(profile))
+    if key_env is not None:
+        settings = with_key(settings, key_env)
     if keys is not None:
         settings = replace(settings, gateway=replace(settings.gateway, keys=keys))
     logging.getLogger("dragoman.server").setLevel(logging.ERROR if quiet or check else logging.INFO)
@@ -159,12 +180,12 @@ async def _serve(settings: GatewaySettings, config: Path | None, *, json: bool) 
         tasks: set[asyncio.Task[str]] = set()
 
         def reload() -> None:
-            if config is not None:
-                task = asyncio.ensure_future(reload_settings(gateway, config, transport, facts))
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
+            assert config is not None
+            task = asyncio.ensure_future(reload_settings(gateway, config, transport, facts))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
-        handle_signals(server, reload)
+        handle_signals(server, reload if config is not None else None)
         print_start(gateway, address_of(listener), json=json)
         await server.run()
     finally:

@@ -276,6 +276,10 @@ class Client(_Asker):
         assert self._auth is not None and self._transport is not None
         return await self._transport.send(await self._auth.sign(request), self.timeouts)
 
+    def hide_keys(self, data: bytes) -> bytes:
+        """Return an answer to a raw request without the keys that it was sent with."""
+        return self._scrubbers.knowing(self._auth.secrets).data(data) if self._auth is not None else data
+
     async def close(self) -> None:
         """Close the connections, if this client owns them."""
         if self._owns_transport and self._transport is not None:

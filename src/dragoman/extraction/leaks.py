@@ -9,10 +9,13 @@ about. Both are pure and return a new conversation; what was received stays in t
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from itertools import count
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -30,9 +33,6 @@ _has_notation = re.compile(r"[{(<\[=]").search
 """Matches what every notation of arguments has. Words about a tool need no second reading."""
 NOT_RECEIVED = "Not run: this call was written as text, so nothing received it."
 """The result of a call in a history that nobody has run."""
-
-
-Reader = Callable[[str, ConversationContext], Extraction]
 
 
 class Rewrite(Struct, frozen=True):
@@ -62,22 +62,20 @@ def rewrite_leaks(
     trust: str | Profile = "default",
     family: Iterable[str] | None = None,
     aliases: Mapping[str, str] | None = None,
+    memory: TurnMemory | None = None,
 ) -> CleanHistory:
     """Return a conversation in which the leaked calls of the assistant are calls, and what was rewritten.
 
     A call counts as in `extract`, with the same echo guard over the messages before it. A call that got no result gets
     `NOT_RECEIVED`. Text that is not a call stays byte for byte, and so does a turn with a call that cannot be read. The
-    last message stays too, because the model may have to continue it. Without tools, nothing is a call.
+    last message stays too, because the model may have to continue it. Without tools, nothing is a call. `memory` keeps
+    what was read, for a caller who receives the same conversation again and again.
     """
     given, offered = read_messages(messages), Toolset.of(tools)
     if offered is None or not len(offered) or all(message.role != "assistant" for message in given):
         return CleanHistory(given, [])
-    names = tuple(family) if family is not None else None
-
-    def read(text: str, before: ConversationContext) -> Extraction:
-        return extract(text, tools=offered, trust=trust, conversation=before, family=names, aliases=aliases)
-
-    settled = settle_confirmed(given, offered, aliases=aliases)
+    reader = _TurnReader(offered, trust, tuple(family) if family is not None else None, aliases, memory)
+    settled = _settle(given, reader)
     background, taken = ConversationContext((), offered), ConversationContext(given).ids
     written: list[Message] = []
     rewrites = list(settled.rewrites)
@@ -85,13 +83,14 @@ def rewrite_leaks(
         parts = None
         if _is_open(message) and place + 1 < len(given):
             # The place keeps the ids equal when the conversation grows, so that prompt caches match.
-            parts = _read_turn(message, background, read, _ids(place, taken).__next__)
+            parts = _read_turn(message, background, reader, _ids(place, taken).__next__)
         added = [message] if parts is None else _answer(message, parts)
         if parts is not None:
             rewrites.append(Rewrite(place, tuple(call.name for call in find_calls(parts)), "accepted"))
         written += added
         # Our own words about the calls are not content of others.
         background.extend(added[:1])
+        reader.pass_by(message)
     return CleanHistory(written, sorted(rewrites, key=lambda each: each.place))
 
 
@@ -111,16 +110,151 @@ def _is_open(message: Message) -> bool:
 
 
 def _read_turn(
-    message: Message, background: ConversationContext, read: Reader, name: Callable[[], str]
+    message: Message, background: ConversationContext, reader: _TurnReader, name: Callable[[], str]
 ) -> list[Part] | None:
     """Return the parts of a turn with its leaked calls as calls; None if it has none, or one that cannot be read."""
     text = message.text
-    found = read(text, background) if text.strip() else Extraction()
+    found = reader.read(text, background) if text.strip() else _NOTHING
     if not found.calls or found.invalid:
         return None
     calls = [replace(call, id=name()) for call in found.calls]
     thoughts: list[Part] = [Thinking(found.thinking)] if found.thinking else []
     return [*thoughts, *answer_parts(message.parts, _cut_calls(found.text, calls), calls)]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What was read in turns. A client of a gateway sends its whole conversation with every request.
+
+_MOST_CHARACTERS = 4_000_000
+_CHARACTERS_OF_AN_ENTRY = 300
+"""What an entry without a text takes."""
+_MOST_TOOLSETS = 32
+_NOTHING = Extraction()
+_Key = tuple[str, bytes]
+
+
+class TurnMemory:
+    """Keeps what was read in the turns of histories, by their text and the tools, up to a size.
+
+    The text of a turn decides alone, unless something in it looks like a call: then the messages before it count too.
+    """
+
+    def __init__(self, most: int = _MOST_CHARACTERS) -> None:
+        """`most` is the number of characters of all texts that are kept."""
+        self._most = most
+        self.size = 0
+        self._settings: OrderedDict[int, object] = OrderedDict()
+        self._number = 0
+        self._found: OrderedDict[tuple[int, _Key], Extraction | None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def number(self, settings: object) -> int:
+        """Return the number of some settings: tools, and how turns are read with them. Equal ones have the same."""
+        for number, known in self._settings.items():
+            if known == settings:
+                self._settings.move_to_end(number)
+                return number
+        self._number += 1
+        self._settings[self._number] = settings
+        if len(self._settings) > _MOST_TOOLSETS:
+            # What was read with these tools is never asked for again, and leaves as the oldest entries do.
+            self._settings.popitem(last=False)
+        return self._number
+
+    def find(self, number: int, text: str, before: bytes = b"") -> Extraction | Literal[False] | None:
+        """Return what was read; None if it depends on the messages before, False if nothing is known."""
+        key = number, (text, before)
+        if key not in self._found:
+            return False
+        self._found.move_to_end(key)
+        return self._found[key]
+
+    def put(self, number: int, text: str, found: Extraction | None, before: bytes = b"") -> None:
+        """Keep what was read in a text."""
+        if len(text) > self._most // 4:
+            return
+        key = number, (text, before)
+        if key not in self._found:
+            self.size += len(text) + _CHARACTERS_OF_AN_ENTRY
+        self._found[key] = found
+        while self.size > self._most:
+            (_, (left, _)), _ = self._found.popitem(last=False)
+            self.size -= len(left) + _CHARACTERS_OF_AN_ENTRY
+
+
+class _TurnReader:
+    """Reads the turns of one history, with a memory or without."""
+
+    def __init__(
+        self,
+        tools: Toolset | None,
+        trust: str | Profile,
+        family: tuple[str, ...] | None,
+        aliases: Mapping[str, str] | None,
+        memory: TurnMemory | None,
+    ) -> None:
+        self._tools, self._trust, self._family, self._aliases = tools, trust, family, aliases
+        self._memory = memory
+        given = tools.tools if tools is not None else None
+        self._number = memory.number((given, trust, family, dict(aliases or {}))) if memory is not None else 0
+        self._passed: list[Message] = []
+        self._digest = sha256()
+
+    def pass_by(self, message: Message) -> None:
+        """Go on to the next message."""
+        if self._memory is not None:
+            self._passed.append(message)
+
+    def read(self, text: str, before: ConversationContext) -> Extraction:
+        """Return the calls in a turn that follows other messages."""
+        memory = self._memory
+        if memory is None:
+            return self._extract(text, before)
+        known = memory.find(self._number, text)
+        if known:
+            return known
+        if known is None and (place := self._mark_place()) and (again := memory.find(self._number, text, place)):
+            return again
+        found = self._extract(text, before)
+        if not (found.calls or found.refused or found.invalid or found.suspects):
+            # Nothing was judged, so nothing depended on the messages before.
+            memory.put(self._number, text, _NOTHING)
+        elif place := self._mark_place():
+            memory.put(self._number, text, None)
+            memory.put(self._number, text, found, place)
+        return found
+
+    def _extract(self, text: str, before: ConversationContext) -> Extraction:
+        return extract(
+            text, tools=self._tools, trust=self._trust, conversation=before, family=self._family, aliases=self._aliases
+        )
+
+    def scan(self, text: str) -> Extraction:
+        """Return the calls in a text by itself, of any family."""
+        memory = self._memory
+        if memory is not None and (known := memory.find(self._number, text, _ALONE)):
+            return known
+        found = extract(text, tools=self._tools, aliases=self._aliases)
+        if memory is not None:
+            memory.put(self._number, text, found, _ALONE)
+        return found
+
+    def _mark_place(self) -> bytes | None:
+        """Return a digest of the messages so far; None if they contain a value that cannot be written."""
+        try:
+            for message in self._passed:
+                data = msgspec.msgpack.encode(message)
+                self._digest.update(b"%d " % len(data) + data)
+        except (TypeError, ValueError):
+            return None
+        self._passed.clear()
+        return self._digest.digest()
+
+
+_ALONE = b"alone"
+"""Stands for the messages before a text that is read by itself."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -135,13 +269,17 @@ def settle_confirmed(
     The attempt, the notice and the call become one turn: the words of the attempt and the call. Text that repeats a
     call of its own turn is left out as well. A notice about anything else stays, with its turn.
     """
+    return _settle(messages, _TurnReader(tools, "default", None, aliases, None))
+
+
+def _settle(messages: Sequence[Message], reader: _TurnReader) -> CleanHistory:
     written: list[Message] = []
     rewrites: list[Rewrite] = []
     place = 0
     while place < len(messages):
-        explained = _find_explained(messages, place, tools, aliases)
+        explained = _find_explained(messages, place, reader)
         taken, names = (messages[place : place + 1], ()) if explained is None else explained
-        clean = [_without_copies(message, tools, aliases) for message in taken]
+        clean = [_without_copies(message, reader) for message in taken]
         if explained is not None:
             rewrites.append(Rewrite(place, names, "confirmed"))
         elif clean[0] is not messages[place]:
@@ -158,7 +296,7 @@ def _count_explained(messages: Sequence[Message], place: int) -> int:
 
 
 def _find_explained(
-    messages: Sequence[Message], place: int, tools: Toolset | None, aliases: Mapping[str, str] | None
+    messages: Sequence[Message], place: int, reader: _TurnReader
 ) -> tuple[Sequence[Message], tuple[str, ...]] | None:
     """Return what replaces an attempt, the notice about it and the call, and the tools; None for other messages."""
     turns = messages[place : place + _count_explained(messages, place)]
@@ -171,7 +309,7 @@ def _find_explained(
     if not marks or not marks <= called.keys() or _is_open(attempt) != (len(turns) == 3):
         return None
     # Without the family of the model, a suspect may read as a call.
-    found = extract(attempt.text, tools=tools, aliases=aliases)
+    found = reader.scan(attempt.text)
     spans = {suspect.mark: suspect.span for suspect in found.suspects}
     spans |= {mark_call(call): call.provenance.span for call in found.calls if call.provenance is not None}
     if not marks <= spans.keys():
@@ -191,14 +329,14 @@ def _join(attempt: Message, words: str, answer: Message) -> Message:
     return replace(answer, parts=[*parts, *(part for part in answer.parts if not isinstance(part, Thinking))])
 
 
-def _without_copies(message: Message, tools: Toolset | None, aliases: Mapping[str, str] | None) -> Message:
+def _without_copies(message: Message, reader: _TurnReader) -> Message:
     """Return a turn without text that is one of its own calls: it was read from there, or the model wrote both."""
     text = message.text
     calls = [call for call in find_calls(message.parts) if isinstance(call, ToolCall)]
     copied = [call for call in calls if _is_from_text(call) and call.raw.strip() in text]
     if any(call.name in text and not _is_from_text(call) for call in calls) and _has_notation(text):
         marks = {mark_call(call) for call in calls}
-        copied += [each for each in extract(text, tools=tools, aliases=aliases).calls if mark_call(each) in marks]
+        copied += [each for each in reader.scan(text).calls if mark_call(each) in marks]
     words = _cut_calls(text, copied)
     return message if words == text else replace(message, parts=_with_text(message.parts, words))
 

@@ -20,7 +20,7 @@ from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, Reque
 from dragoman.errors import DragomanError
 from dragoman.events import CallEnded, CallRefused, Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
 from dragoman.extraction import Extraction
-from dragoman.extraction.leaks import rewrite_leaks
+from dragoman.extraction.leaks import TurnMemory, rewrite_leaks
 from dragoman.extraction.offers import choose_offer, describe_found, find_tools, found_tools, search_tool
 from dragoman.extraction.responses import ConversationContext
 from dragoman.extraction.tool_mode import (
@@ -89,10 +89,11 @@ class Exchange:
         report: Report,
         *,
         secret: bytes = b"",
+        memory: TurnMemory | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`backends` are tried in order, until one answers. `secret` makes the boundaries of results in text
-        unpredictable, and equal in every turn of a conversation."""
+        unpredictable, and equal in every turn of a conversation. `memory` keeps what was read in earlier turns."""
         self.report = report
         self.reply_id = ""
         """The id that the endpoint gave the last reply."""
@@ -101,6 +102,7 @@ class Exchange:
         self._backend = self._backends.pop(0)
         self._delivered = False
         self._secret = secret
+        self._memory = memory
         self._clock = clock
         self._began = clock()
         self._usage = Usage()
@@ -184,7 +186,7 @@ class Exchange:
         messages = restore_reasoning(self._request.messages, self.report.wire)
         if not self._request.tools:
             return messages
-        clean = rewrite_leaks(messages, self._request.tools)
+        clean = rewrite_leaks(messages, self._request.tools, memory=self._memory)
         self.report.rewritten = len(clean.rewrites)
         self.report.notes += map(str, clean.rewrites)
         return clean.messages

@@ -17,6 +17,9 @@ _LONGEST_WITHOUT_NAME = 300
 """How many characters of a block are held that has not named a tool: a call names its tool early."""
 _opener = re.compile(r"(?m)^[ \t]*(?P<fence>`{3,}|~{3,})|\{|^[ \t]*[`~]{1,2}\Z").search
 
+_may_close = re.compile(r"[ \t]*[`~]*[ \t]*\Z").match
+"""Matches the beginning of a line that may close a block."""
+
 
 @lru_cache(maxsize=64)
 def _search_names(names: tuple[str, ...]) -> Callable[[str], re.Match[str] | None] | None:
@@ -36,6 +39,8 @@ class TextGate:
         self._size = 0
         self._fence = ""
         """The fence of a block that was released: its closing line opens nothing."""
+        self._is_in_line = False
+        """Whether the beginning of the last line of that block was sent."""
         self.is_shut = False
         """A block names a tool, so nothing is released before the end of the reply."""
 
@@ -80,11 +85,20 @@ class TextGate:
 
     def _leave_fence(self, ready: list[str]) -> bool:
         """Send a released block up to its closing line. Return whether that line came."""
+        if self._is_in_line:
+            # The beginning of the line was sent, so it is not the closing one.
+            end = self._held.find("\n") + 1 or len(self._held)
+            ready.append(self._held[:end])
+            self._is_in_line = not self._held[:end].endswith("\n")
+            self._held = self._held[end:]
         found = re.compile(rf"(?m)^[ \t]*{re.escape(self._fence)}[`~]*[ \t]*$").search(self._held)
         if found is None:
             cut = self._held.rfind("\n") + 1
             ready.append(self._held[:cut])
             self._held = self._held[cut:]
+            if self._held and not _may_close(self._held):
+                ready.append(self._held)
+                self._held, self._is_in_line = "", True
             return False
         ready.append(self._held[: found.end()])
         self._held = self._held[found.end() :]
@@ -104,6 +118,7 @@ class TextGate:
         self._held = self._held[len(block) :]
         if end is None and fence:
             self._fence = fence[:3]
+            self._is_in_line = not block.endswith("\n")
         return True
 
     def _find_end(self, fence: str) -> int | None:

@@ -5,11 +5,15 @@ A report contains names, places and reasons, and no arguments: those can contain
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
 from dragoman.extraction import Extraction
+from dragoman.secrets import scrub
 from dragoman.types import Failure, InvalidCall, ToolCall, Usage
 
 
@@ -103,6 +107,18 @@ class Report(Struct, omit_defaults=True):
         """Whether the client received something else than the endpoint sent."""
         return bool(self.repair_turn) or any(call.channel != "native" or call.repairs for call in self.calls)
 
+    def shorten(self, most: int = 4096) -> str:
+        """Return the report as one line of ASCII, for a header. It is cut to the parts that say what happened."""
+        whole: dict[str, Any] = msgspec.to_builtins(self)
+        for left_out in ((), ("losses", "notes", "retries"), ("suspects", "refused", "invalid", "calls")):
+            whole = {name: value for name, value in whole.items() if name not in left_out}
+            if left_out:
+                whole["is_cut"] = True
+            line = scrub(json.dumps(whole, separators=(",", ":")))
+            if len(line) <= most:
+                return line
+        return json.dumps({"id": self.id, "is_cut": True}, separators=(",", ":"))
+
     def summarise(self) -> str:
         """Return one line for a log."""
         said = [f"{self.client and self.client + ': '}{self.requested_model or '-'} -> {self.model or '-'}"]
@@ -111,6 +127,8 @@ class Report(Struct, omit_defaults=True):
         for title, held in (("refused", self.refused), ("invalid", self.invalid), ("suspects", self.suspects)):
             if held:
                 said.append(f"{title}: " + ", ".join(one.name or "?" for one in held))
+        if self.losses:
+            said.append("left out: " + ", ".join(loss[:100] for loss in self.losses[:8]))
         if self.repair_turn:
             said.append(f"repair turn: {self.repair_turn}")
         if self.failure:

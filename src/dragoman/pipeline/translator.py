@@ -29,6 +29,7 @@ from dragoman.events import (
     CallStarted,
     Event,
     MarkerDropped,
+    RefusalDelta,
     ReplyEnded,
     ReplyFailed,
     ReplyStarted,
@@ -101,6 +102,7 @@ class ReplyTranslator:
         self._held_from: int | None = None
         """Where the first possible call begins, in characters of the text."""
         self._is_released = False
+        self._has_refused = False
         self._failure: Failure | None = None
         self._heard: list[Event] = []
         """What the parser of the text reported, without previews."""
@@ -109,6 +111,8 @@ class ReplyTranslator:
 
     def feed(self, event: Event, /) -> list[Event]:
         if isinstance(event, TextDelta):
+            if isinstance(event, RefusalDelta):
+                return self._pass_refusal(event)
             self._received += len(event.text)
             events = self._reader.feed(event)
             if len(events) == 1 and self._is_plain(events[0]):
@@ -132,6 +136,14 @@ class ReplyTranslator:
             self._tail += passed
             return []
         return passed
+
+    def _pass_refusal(self, event: RefusalDelta) -> list[Event]:
+        """The endpoint says that this text is no answer, so it is not searched for calls."""
+        self._has_refused = True
+        if self._held_from is None:
+            return [event]
+        self._tail.append(event)
+        return []
 
     def _is_plain(self, event: Event) -> TypeGuard[TextDelta]:
         """Whether the text is passed on as it came, as by far the most is: nothing is held."""
@@ -199,7 +211,7 @@ class ReplyTranslator:
         calls, ends, notes = self._choose(found)
         thoughts = [each for each in last if not isinstance(each, TextDelta | UsageReported | ReplyEnded)]
         events = [*thoughts, *self._write_rest(found, calls), *self._tail, *ends]
-        stop: StopReason = "tool_calls" if calls and reply.stop in ("end", "unknown") else reply.stop
+        stop: StopReason = "tool_calls" if calls and reply.stop in ("end", "stop_sequence", "unknown") else reply.stop
         repair, why = self._find_repair(found, calls)
         extra = _without_reason(reply.extra) if calls else reply.extra
         return Verdict(
@@ -282,7 +294,7 @@ class ReplyTranslator:
 
     def _find_repair(self, found: Extraction, calls: list[ToolCall]) -> tuple[str, str]:
         """Return the message to the model if it has to be asked again, and the reason."""
-        if calls:
+        if calls or self._has_refused:
             return "", ""
         tools = self._composed.chosen_mode.tools
         unread = [call for call in found.invalid if call.kind in ("malformed", "bad_arguments")]

@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,24 +21,23 @@ from dragoman.paths import expand, require_folder, state_folder
 from dragoman.providers.prices import Prices
 from dragoman.secrets import scrub
 from dragoman.server.asgi import HttpCall
-from dragoman.server.keys import KEYS_FILE, ClientKey, KeyRing, digest_of
+from dragoman.server.keys import KEY_HEADERS, KEYS_FILE, ClientKey, KeyRing, digest_of, read_key_header
 from dragoman.server.quotas import EVERYTHING, USAGE_FILE, Permit, Quotas, estimate_tokens
-from dragoman.server.settings import ServerSettings
+from dragoman.server.settings import ServerSettings, read_origin
 from dragoman.types import Failure
 
-OWN_KEY_HEADER = "x-dragoman-key"
-"""For clients whose other headers have a login of the endpoint."""
-_KEY_HEADERS = (OWN_KEY_HEADER, "authorization", "x-api-key", "x-goog-api-key")
-_SINGLE = frozenset({"host", "origin", "content-length", "content-encoding", "transfer-encoding", *_KEY_HEADERS})
+_SINGLE = frozenset({"host", "origin", "content-length", "content-encoding", "transfer-encoding", *KEY_HEADERS})
 """Two of these headers in one request can be read in two ways."""
 _WITHOUT_KEY = frozenset({("GET", "/healthz"), ("GET", "/readyz")})
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+METHODS_OF_PAGES = (*METHODS, "OPTIONS")
 _OWN_SITE = frozenset({"same-origin", "none"})
 _WILDCARDS = frozenset({"0.0.0.0", "::", ""})
 _MOST_NAMES = 256
 _read_host = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+))(?::[0-9]{1,5})?", re.IGNORECASE).fullmatch
 _is_bad_path = re.compile(r"[\x00-\x1f\x7f\\?#]|/\.{1,2}(?:/|\Z)|\A(?!/)").search
 _is_bad_query = re.compile(r"[^\x21-\x7e]").search
+_is_header_list = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{0,1000}").fullmatch
 _looks_secret = re.compile(r"[\w+/=-]{20}").search
 
 
@@ -113,10 +112,11 @@ class Access:
         if self._host in _WILDCARDS:
             self._names.add(socket.gethostname().lower())
         self._accepted: set[str] = set()
+        self._origins = frozenset(map(read_origin, settings.origins))
 
     def admit(self, call: HttpCall) -> Permit | Failure:
         """Return the permission for a request, or why it is refused."""
-        failure = self._check_form(call) or self._check_host(call) or _check_origin(call)
+        failure = self._check_form(call) or self._check_host(call) or self._check_origin(call)
         if failure is not None:
             return failure
         if self._ring.refresh() and self._ring.keys:
@@ -134,8 +134,8 @@ class Access:
 
     # ---- the request ------------------------------------------------------------------------------------------------
 
-    def _check_form(self, call: HttpCall) -> Failure | None:
-        if call.method not in METHODS:
+    def _check_form(self, call: HttpCall, methods: Container[str] = METHODS) -> Failure | None:
+        if call.method not in methods:
             return Failure("bad_request", f"the method {call.method} is not used here", 405, "method_not_allowed")
         if _is_bad_path(call.path) or (call.query and _is_bad_query(call.query)):
             return Failure("bad_request", "the path has characters or steps that no route has", 400)
@@ -175,18 +175,67 @@ class Access:
             return False
         return True
 
+    def _check_origin(self, call: HttpCall) -> Failure | None:
+        """Refuse pages of other origins. Their requests for images and scripts have no Origin, but Sec-Fetch-Site."""
+        origin = call.headers.get("origin")
+        site = call.headers.get("sec-fetch-site")
+        if origin is None and site is None:
+            return None
+        if self.is_allowed(origin):
+            return None
+        host = call.headers.get("host", "").lower()
+        if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
+            said = "web pages of another origin must not use this gateway"
+        elif site is not None and site.lower() not in _OWN_SITE:
+            said = "web pages of another site must not use this gateway"
+        else:
+            return None
+        hint = "; if this one may, add it to `origins` in [gateway]" if origin is not None else ""
+        return Failure("unauthorized", said + hint, 403, "foreign_origin")
+
+    def is_allowed(self, origin: str | None) -> bool:
+        """Whether the settings allow the pages of an origin."""
+        return origin is not None and bool(self._origins) and origin.lower() in self._origins
+
+    def answer_preflight(self, call: HttpCall) -> dict[str, str] | Failure | None:
+        """Return the headers that a browser asks for before a request of a page; None if the call is another one.
+
+        It has no key: a browser sends none before it knows that it may.
+        """
+        if call.method != "OPTIONS" or "access-control-request-method" not in call.headers:
+            return None
+        if not self.is_allowed(call.headers.get("origin")):
+            return None
+        failure = self._check_form(call, METHODS_OF_PAGES) or self._check_host(call)
+        if failure is not None:
+            return failure
+        asked = call.headers.get("access-control-request-headers", "")
+        if not _is_header_list(asked):
+            return Failure("bad_request", "the headers that the page asks for are not names", 400)
+        allowed = {
+            "access-control-allow-methods": ", ".join(METHODS),
+            "access-control-max-age": "600",
+            "vary": "origin, access-control-request-headers",
+        }
+        if asked:
+            allowed["access-control-allow-headers"] = asked
+        if call.headers.get("access-control-request-private-network") == "true":
+            # A page of the internet asks for a server of this machine; the settings say that it may.
+            allowed["access-control-allow-private-network"] = "true"
+        return allowed
+
     # ---- the key ----------------------------------------------------------------------------------------------------
 
     def _find_key(self, call: HttpCall, login: str) -> ClientKey | Failure:
         """Return the key of a request. Keys of this gateway are removed from all headers, so that none goes further."""
         sent = bool(login)
         key = self._ring.find(login) if login else None
-        for name in _KEY_HEADERS:
-            value = call.headers.get(name)
+        for name in KEY_HEADERS:
+            value = read_key_header(call.headers, name)
             if not value:
                 continue
             sent = True
-            found = self._ring.find(value[7:].strip() if value[:7].lower() == "bearer " else value)
+            found = self._ring.find(value)
             if found is not None:
                 # The name stays: it shows which vendor's client this is.
                 call.headers[name] = ""
@@ -200,20 +249,6 @@ class Access:
 
 def _unauthorized(message: str) -> Failure:
     return Failure("unauthorized", message, 401, "invalid_api_key")
-
-
-def _check_origin(call: HttpCall) -> Failure | None:
-    """Refuse pages of other origins. Their requests for images and scripts have no Origin, but Sec-Fetch-Site."""
-    origin = call.headers.get("origin")
-    site = call.headers.get("sec-fetch-site")
-    if origin is None and site is None:
-        return None
-    host = call.headers.get("host", "").lower()
-    if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
-        return Failure("unauthorized", "web pages of another origin must not use this gateway", 403, "foreign_origin")
-    if site is not None and site.lower() not in _OWN_SITE:
-        return Failure("unauthorized", "web pages of another site must not use this gateway", 403, "foreign_origin")
-    return None
 
 
 def _take_query_key(call: HttpCall) -> str:

@@ -19,6 +19,7 @@ from dragoman.wire.codec import Codec
 from dragoman.wire.registry import ROWS
 
 EXCHANGE_HEADER = "x-dragoman-exchange"
+REPORT_TRAILER = "x-dragoman-report"
 _IDS = {"openai_chat": "chatcmpl-", "openai_responses": "resp_", "anthropic": "msg_"}
 
 
@@ -102,14 +103,21 @@ class StreamAnswer(_Answer):
                             return
                         await self._begin()
                     await self._write(batch)
-            await self._call.send(b"".join(self._writer.close()), more=False)
+            last = b"".join(self._writer.close())
+            if self._call.accepts_trailers:
+                await self._call.end(last, {REPORT_TRAILER: self._exchange.report.shorten()})
+            else:
+                await self._call.send(last, more=False)
         finally:
             await self._alive.close()
 
     async def _begin(self) -> None:
         kind = "application/json; charset=UTF-8" if self._is_array else ROWS[self._codec.name].stream_type
         head = {"content-type": kind, "cache-control": "no-cache", "x-accel-buffering": "no", **self._headers}
-        await self._call.begin(200, head)
+        if self._call.accepts_trailers:
+            await self._call.begin_with_trailers(200, head, REPORT_TRAILER)
+        else:
+            await self._call.begin(200, head)
         await self._write([ReplyStarted(self._request.model, self._name_reply())])
 
     async def _write(self, batch: list[Event]) -> None:

@@ -21,6 +21,11 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 MOST_OF_A_BODY = 64 * 1024 * 1024
+TRAILERS = "http.response.trailers"
+"""The extension of ASGI, and its message: headers after the body, for a client that asked for them."""
+LATE = "dragoman.late"
+"""The key of a scope that says that the time for the body is over, so that it ends before its end."""
+_NO_CONTENT = 204
 _encode = msgspec.json.Encoder().encode
 
 
@@ -36,6 +41,10 @@ class UnreadableBody(Exception):
         self.status = status
 
 
+class BodyTooSlow(Exception):
+    """The client has not sent the whole body in time."""
+
+
 class ClientDisconnected(Exception):
     """The client closed the connection before its request was complete."""
 
@@ -46,6 +55,7 @@ class HttpCall:
     __slots__ = (
         "_receive",
         "_send",
+        "added",
         "has_begun",
         "headers",
         "method",
@@ -70,9 +80,11 @@ class HttpCall:
         self.status = 0
         self.sent = 0
         self.permit: Permit = EVERYTHING
+        self.added: dict[str, str] | None = None
+        """Headers of every answer to this request."""
 
     async def read_body(self, most: int = MOST_OF_A_BODY) -> bytes:
-        """Return the body, decompressed. Raises BodyTooLarge, UnreadableBody and ClientDisconnected."""
+        """Return the body, decompressed. Raises BodyTooLarge, BodyTooSlow, UnreadableBody and ClientDisconnected."""
         if self.headers.get("content-encoding"):
             return _decompress(await self._read_raw(most), self.headers, most)
         return await self._read_raw(most)
@@ -92,6 +104,8 @@ class HttpCall:
             if size > most:
                 raise BodyTooLarge
             if not message.get("more_body"):
+                if LATE in self.scope:
+                    raise BodyTooSlow
                 return piece if not parts else b"".join([*parts, piece])
             parts.append(piece)
 
@@ -99,8 +113,25 @@ class HttpCall:
         """Send the head of the response."""
         self.has_begun = True
         self.status = status
-        pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        await self._send({"type": "http.response.start", "status": status, "headers": pairs})
+        if self.added:
+            headers = {**self.added, **headers}
+        await self._send({"type": "http.response.start", "status": status, "headers": _encode_headers(headers)})
+
+    @property
+    def accepts_trailers(self) -> bool:
+        """Whether `begin_with_trailers` and `end` may be used instead of `begin` and a last piece."""
+        return TRAILERS in self.scope.get("extensions", ())
+
+    async def begin_with_trailers(self, status: int, headers: Mapping[str, str], names: str) -> None:
+        """Send the head of a response that ends with trailers of these names."""
+        self.has_begun, self.status = True, status
+        pairs = _encode_headers({**(self.added or {}), **headers, "trailer": names})
+        await self._send({"type": "http.response.start", "status": status, "headers": pairs, "trailers": True})
+
+    async def end(self, data: bytes, trailers: Mapping[str, str]) -> None:
+        """Send the last piece of the body, and the trailers."""
+        await self.send(data, more=False)
+        await self._send({"type": TRAILERS, "headers": _encode_headers(trailers), "more_trailers": False})
 
     async def send(self, data: bytes, *, more: bool = True) -> None:
         """Send a piece of the body. The last piece has `more=False`."""
@@ -111,8 +142,8 @@ class HttpCall:
         self, status: int, body: bytes, headers: Mapping[str, str] | None = None, kind: str = "application/json"
     ) -> None:
         """Send a whole response."""
-        size = str(len(body))
-        await self.begin(status, {"content-type": kind, "content-length": size, **(headers or {})})
+        described = {"content-type": kind, "content-length": str(len(body))} if status != _NO_CONTENT else {}
+        await self.begin(status, {**described, **(headers or {})})
         await self.send(b"" if self.method == "HEAD" else body, more=False)
 
     async def answer_json(self, status: int, value: object, headers: Mapping[str, str] | None = None) -> None:
@@ -123,6 +154,10 @@ class HttpCall:
         """Wait until the client closes the connection."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+def _encode_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 
 def _decompress(data: bytes, headers: dict[str, str], most: int) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import secrets
 from collections.abc import Awaitable, Callable
 
@@ -14,12 +13,14 @@ from msgspec.structs import replace
 from dragoman import wire as wires
 from dragoman.characters import escape_message
 from dragoman.errors import DragomanError, UnknownModel
+from dragoman.extraction.leaks import TurnMemory
 from dragoman.pipeline import Exchange, Report
 from dragoman.server import models
 from dragoman.server.access import METHODS, Access
 from dragoman.server.answers import StreamAnswer, WholeAnswer, answer_failure
 from dragoman.server.asgi import (
     BodyTooLarge,
+    BodyTooSlow,
     ClientDisconnected,
     HttpCall,
     Receive,
@@ -28,10 +29,20 @@ from dragoman.server.asgi import (
     UnreadableBody,
     run_until_disconnect,
 )
-from dragoman.server.passthrough import find_login, pass_through, relay
+from dragoman.server.keys import find_login
+from dragoman.server.passthrough import pass_through, relay
+from dragoman.server.paths import (
+    GENERATE,
+    TRANSLATED,
+    find_gemini,
+    is_passed,
+    refuse_path,
+    tidy_path,
+    wire_of,
+)
 from dragoman.server.quotas import Sent
 from dragoman.server.records import Records
-from dragoman.server.requests import find_state, settle_fields, tidy_path
+from dragoman.server.requests import find_state, settle_fields
 from dragoman.server.router import BETAS, Chosen, Router
 from dragoman.server.spans import Spans, start_span
 from dragoman.types import Failure, JsonObject, Request
@@ -40,18 +51,6 @@ from dragoman.wire.values import BROKEN, parse
 
 log = logging.getLogger("dragoman.server")
 
-_PATHS = {
-    "/v1/chat/completions": "openai_chat",
-    "/chat/completions": "openai_chat",
-    "/v1/responses": "openai_responses",
-    "/responses": "openai_responses",
-    "/v1/messages": "anthropic",
-    "/messages": "anthropic",
-    "/api/chat": "ollama",
-}
-_gemini = re.compile(r"/v1(?:beta|alpha)?/models/(?P<model>[^:]+):(?P<verb>\w+)\Z").match
-_GENERATE = {"generateContent": False, "streamGenerateContent": True}
-_FAMILIES = (("/api/", "ollama"), ("/v1beta/", "gemini"), ("/v1alpha/", "gemini"), ("/v1/messages", "anthropic"))
 Handler = Callable[[HttpCall], Awaitable[None]]
 
 
@@ -76,6 +75,7 @@ class Gateway:
         self.spans = Spans() if router.settings.gateway.telemetry else None
         self.records = Records(router.settings.gateway.kept_reports)
         self._secret = secret or secrets.token_bytes(32)
+        self._turns = TurnMemory()
         self._routes: dict[tuple[str, str], Handler] = {
             ("GET", "/"): self._say_hello,
             ("GET", "/healthz"): self._say_hello,
@@ -94,6 +94,8 @@ class Gateway:
             await self._handle(HttpCall(scope, receive, send))
 
     async def _handle(self, call: HttpCall) -> None:
+        if "origin" in call.headers and await self._greet_page(call):
+            return
         permit = self.access.admit(call)
         if isinstance(permit, Failure):
             await self._refuse(call, permit)
@@ -105,6 +107,9 @@ class Gateway:
             limit = self.router.settings.gateway.most_of_a_request
             # The kind `too_large` means the answer of an endpoint.
             failure = Failure("bad_request", f"the request is larger than {limit} bytes", 413)
+            await answer_failure(call, _codec_of(call.path), failure, _CLOSE)
+        except BodyTooSlow:
+            failure = Failure("bad_request", "the request did not arrive in time", 408, "request_timeout")
             await answer_failure(call, _codec_of(call.path), failure, _CLOSE)
         except UnreadableBody as error:
             await answer_failure(call, _codec_of(call.path), Failure("bad_request", str(error), error.status))
@@ -127,6 +132,19 @@ class Gateway:
         finally:
             permit.close()
 
+    async def _greet_page(self, call: HttpCall) -> bool:
+        """Let an allowed page read the answer. Return whether its browser only asked if it may, and was told."""
+        origin = call.headers["origin"]
+        if not self.access.is_allowed(origin):
+            return False
+        call.added = {"access-control-allow-origin": origin, "vary": "origin", **_EXPOSED}
+        allowed = self.access.answer_preflight(call)
+        if isinstance(allowed, Failure):
+            await self._refuse(call, allowed)
+        elif allowed is not None:
+            await call.answer(204, b"", allowed)
+        return allowed is not None
+
     async def _refuse(self, call: HttpCall, failure: Failure) -> None:
         """Answer a request that is not admitted. The server skips its body."""
         log.info("refused %s %s: %s", call.method, escape_message(call.path[:200]), escape_message(failure.message))
@@ -134,7 +152,7 @@ class Gateway:
         await answer_failure(call, _codec_of(call.path), failure, headers)
 
     async def _dispatch(self, call: HttpCall) -> None:
-        wire = _PATHS.get(call.path)
+        wire = TRANSLATED.get(call.path)
         if wire is not None and call.method == "POST":
             await self._exchange(call, _Asked(wire))
             return
@@ -151,25 +169,37 @@ class Gateway:
         if call.path.startswith("/dragoman/exchanges/") and method == "GET":
             await self._show_exchange(call)
             return
-        found = _gemini(call.path)
-        if found is not None and call.method == "POST":
+        found = find_gemini(call.path)
+        if found is not None and call.method == "POST" and found["verb"] in _VERBS:
             await self._handle_gemini(call, found["model"], found["verb"])
+        elif call.method == "POST" and is_passed(call.path):
+            await self._pass_through(call)
         elif method == "GET" and (listing := models.find_list(call.path, call.headers)) is not None:
             await call.answer_json(200, listing(self._models()))
         elif method == "GET" and (name := models.find_name(call.path)) is not None:
             await self._describe_model(call, name)
         else:
-            await self._pass_through(call)
+            await self._refuse_path(call)
+
+    async def _refuse_path(self, call: HttpCall) -> None:
+        """Answer a request whose path, or whose method, no route has."""
+        allowed = [method for method, path in self._routes if path == call.path]
+        found = find_gemini(call.path)
+        if call.path in TRANSLATED or is_passed(call.path) or (found is not None and found["verb"] in _VERBS):
+            allowed.append("POST")
+        elif models.find_list(call.path, call.headers) is not None or models.find_name(call.path) is not None:
+            allowed.append("GET")
+        failure = refuse_path(call.method, call.path, call.headers, allowed)
+        codec = wires.get(wire_of(call.path, call.headers))
+        await answer_failure(call, codec, failure, {"allow": ", ".join(allowed)} if allowed else None)
 
     # ---- exchanges --------------------------------------------------------------------------------------------------
 
     async def _handle_gemini(self, call: HttpCall, model: str, verb: str) -> None:
-        if verb in _GENERATE:
-            await self._exchange(call, _Asked("gemini", model, _GENERATE[verb]))
-        elif verb == "countTokens":
-            await self._count(call, _Asked("gemini", model), "totalTokens")
+        if verb in GENERATE:
+            await self._exchange(call, _Asked("gemini", model, GENERATE[verb]))
         else:
-            await self._pass_through(call)
+            await self._count(call, _Asked("gemini", model), "totalTokens")
 
     async def _exchange(self, call: HttpCall, asked: _Asked) -> None:
         codec = wires.get(asked.wire)
@@ -192,7 +222,7 @@ class Gateway:
             if not chosen.targets:
                 await call.answer_json(400 if missing["error"]["code"] else 404, missing)
                 return
-        if (failure := call.permit.refuse_endpoints(chosen.candidates)) is not None:
+        if (failure := call.permit.reserve(request, chosen.candidates)) is not None:
             await answer_failure(call, codec, failure)
             return
         await self._serve(call, codec, request, chosen, data)
@@ -211,7 +241,7 @@ class Gateway:
             backends = chosen.backends(find_login(call.headers), betas)
             sent, left_out = settle_fields(request, codec.name, chosen.targets[0].endpoint.wire)
             report.losses += left_out
-            exchange = Exchange(replace(sent, model=""), backends, report, secret=self._secret)
+            exchange = Exchange(replace(sent, model=""), backends, report, secret=self._secret, memory=self._turns)
             await self._answer(call, codec, replace(request, tools=sent.tools), exchange)
         except DragomanError as error:
             report.failure = str(error)
@@ -259,13 +289,18 @@ class Gateway:
         return None, data
 
     async def _pass_through(self, call: HttpCall) -> None:
-        wire = _wire_of(call.path)
+        wire = wire_of(call.path)
+        if b"%" in call.scope.get("raw_path", b""):
+            # Two servers may decode it differently, and a proxy in front may have allowed another path.
+            encoded = Failure("not_found", f"{call.path[:200]} has to be written without encoded characters", 404)
+            await answer_failure(call, wires.get(wire), encoded)
+            return
         if (failure := call.permit.refuse_unmeasured(call.path)) is not None:
             await answer_failure(call, wires.get(wire), failure)
             return
         body = await call.read_body(self.router.settings.gateway.most_of_a_request)
         if not await pass_through(call, body, wire, self.router):
-            message = f"{call.method} {call.path} is not translated, and no endpoint of this gateway speaks {wire}"
+            message = f"{call.path} is not translated, and no endpoint of this gateway speaks {wire}"
             await answer_failure(call, wires.get(wire), Failure("not_found", message, 404))
 
     # ---- small answers ----------------------------------------------------------------------------------------------
@@ -333,19 +368,14 @@ class Gateway:
 
 
 _CLOSE = {"connection": "close"}
+_EXPOSED = {"access-control-expose-headers": "x-dragoman-exchange, x-dragoman-estimated, retry-after"}
+_VERBS = frozenset({*GENERATE, "countTokens"})
 _ESTIMATED = {"x-dragoman-estimated": "true"}
 """Marks a number of tokens that is not counted, but estimated from the size of the request."""
 
 
-def _wire_of(path: str) -> str:
-    """Return the wire of the clients that use a path."""
-    if _gemini(path):
-        return "gemini"
-    return _PATHS.get(path) or next((wire for start, wire in _FAMILIES if path.startswith(start)), "openai_chat")
-
-
 def _codec_of(path: str) -> Codec:
-    return wires.get(_wire_of(path))
+    return wires.get(wire_of(path))
 
 
 async def _run_lifespan(receive: Receive, send: Send) -> None:

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -27,6 +27,11 @@ from dragoman.state_files import LARGEST_FILE, change_file
 log = logging.getLogger("dragoman.server")
 
 KEYS_FILE = "gateway-keys.json"
+OWN_KEY_HEADER = "x-dragoman-key"
+"""For clients whose other headers have a login of the endpoint."""
+LOGIN_HEADERS = ("authorization", "x-api-key", "x-goog-api-key")
+"""The headers in which the clients of each vendor send their key."""
+KEY_HEADERS = (OWN_KEY_HEADER, *LOGIN_HEADERS)
 PREFIX = "sk-dragoman-"
 """Some programs accept only keys that begin with `sk-`, and the scrubber hides these."""
 _is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}").fullmatch
@@ -61,6 +66,20 @@ class ClientKey(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
 
 class _Content(Struct):
     keys: list[ClientKey] = msgspec.field(default_factory=list)
+
+
+def read_key_header(headers: Mapping[str, str], name: str) -> str:
+    """Return the key in one of these headers; empty if there is none. `Authorization` may have another scheme."""
+    value = headers.get(name, "")
+    scheme, _, rest = value.partition(" ")
+    if name == "authorization" and rest:
+        return rest.strip() if scheme.lower() == "bearer" else ""
+    return value
+
+
+def find_login(headers: Mapping[str, str]) -> str | None:
+    """Return the key that a client sent for its vendor, in the header of any wire."""
+    return next((key for name in LOGIN_HEADERS if (key := read_key_header(headers, name))), None)
 
 
 def digest_of(key: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from urllib.parse import quote, urlsplit
+import re
+from collections.abc import AsyncIterator
 
 from dragoman.client.client import Client
 from dragoman.client.transport import HttpRequest, HttpResponse, TransportFault
@@ -11,35 +11,34 @@ from dragoman.pipeline import Report
 from dragoman.replies import fold
 from dragoman.server.answers import EXCHANGE_HEADER, answer_failure
 from dragoman.server.asgi import HttpCall
+from dragoman.server.keys import find_login
+from dragoman.server.paths import find_gemini, is_plain
 from dragoman.server.router import Chosen, Router, Target
 from dragoman.types import Failure
 from dragoman.wire.codec import Codec
+from dragoman.wire.values import parse
 
 _SENT = ("content-type", "accept", "anthropic-version", "anthropic-beta", "openai-beta")
 """The headers of a client that an endpoint receives. Its key is not among them."""
 _RETURNED = ("content-type", "retry-after", "content-disposition")
+_version = re.compile(r"/v1(?:beta|alpha)?(?=/)").match
+_ends_with_version = re.compile(r"/v1(?:beta|alpha)?\Z").search
+_FIRST_ERROR = 400
+_MOST_OF_AN_ERROR = 1 << 20
 _SAME = {"openai_chat": ("openai_chat", "openai_responses"), "openai_responses": ("openai_responses", "openai_chat")}
 
 
-def find_login(headers: Mapping[str, str]) -> str | None:
-    """Return the key that a client sent, in the header of any wire."""
-    bearer = headers.get("authorization", "")
-    if bearer[:7].lower() == "bearer ":
-        return bearer[7:].strip() or None
-    return headers.get("x-api-key") or headers.get("x-goog-api-key") or None
-
-
 async def pass_through(call: HttpCall, body: bytes, wire: str, router: Router) -> bool:
-    """Pass a request to the first endpoint that speaks its wire. Return False if there is none."""
-    target = find_target(wire, router)
+    """Pass a request to an endpoint that speaks its wire. Return False if there is none."""
+    target = find_target(wire, router, _read_model(call.path, body))
     if target is None:
         return False
     client = target.client_for("", find_login(call.headers))
-    response = await _send(call, body, client)
+    response = await _send(call, body, target, client)
     if response is not None:
         try:
             await _begin(call, response, {})
-            async for piece in response.pieces():
+            async for piece in _pieces_of(response, client):
                 await call.send(piece)
             await call.send(b"", more=False)
         finally:
@@ -47,10 +46,22 @@ async def pass_through(call: HttpCall, body: bytes, wire: str, router: Router) -
     return True
 
 
-def find_target(wire: str, router: Router) -> Target | None:
-    """Return the first endpoint that speaks a wire, over HTTP."""
+def find_target(wire: str, router: Router, model: str) -> Target | None:
+    """Return the endpoint for a model that speaks a wire, over HTTP; else the first one that does."""
     spoken = _SAME.get(wire, (wire,))
-    return next((target for target in router.targets.values() if _speaks(target, spoken)), None)
+    route = next((route for route in router.routes if model and route.matches(router.name_model(model))), None)
+    first = list(route.targets.values()) if route is not None else []
+    return next((target for target in [*first, *router.targets.values()] if _speaks(target, spoken)), None)
+
+
+def _read_model(path: str, body: bytes) -> str:
+    """Return the model that a request names. Forms with files name one too, which is not looked for."""
+    found = find_gemini(path)
+    if found is not None:
+        return found["model"]
+    given = parse(body) if body[:1] == b"{" else None
+    model = given.get("model") if isinstance(given, dict) else None
+    return model if isinstance(model, str) else ""
 
 
 def _speaks(target: Target, wires: tuple[str, ...]) -> bool:
@@ -69,25 +80,25 @@ async def relay(call: HttpCall, body: bytes, codec: Codec, chosen: Chosen, repor
     report.model = client.model
     target.started()
     try:
-        response = await _send(call, body, client)
+        response = await _send(call, body, target, client)
         if response is None:
             report.failure = "the endpoint did not answer"
             return
         try:
             await _begin(call, response, {EXCHANGE_HEADER: report.id})
-            await _observe(call, response, codec, report)
+            await _observe(call, response, codec, report, client)
         finally:
             await response.close()
     finally:
         target.ended(None)
 
 
-async def _observe(call: HttpCall, response: HttpResponse, codec: Codec, report: Report) -> None:
+async def _observe(call: HttpCall, response: HttpResponse, codec: Codec, report: Report, client: Client) -> None:
     """Send the pieces of an answer, and note the calls in it."""
     is_stream = "json" not in response.headers.get("content-type", "") or "ndjson" in response.headers["content-type"]
     report.streamed = is_stream
     stream, pieces, events = codec.reply_stream(), [], []
-    async for piece in response.pieces():
+    async for piece in _pieces_of(response, client):
         await call.send(piece)
         if is_stream:
             events += stream.feed(piece)
@@ -102,13 +113,29 @@ async def _observe(call: HttpCall, response: HttpResponse, codec: Codec, report:
         report.fail(reply.failure)
 
 
-async def _send(call: HttpCall, body: bytes, client: Client) -> HttpResponse | None:
+async def _pieces_of(response: HttpResponse, client: Client) -> AsyncIterator[bytes]:
+    """Yield the body of an answer. Errors of endpoints can contain the key that they refuse, which is hidden."""
+    if response.status < _FIRST_ERROR:
+        async for piece in response.pieces():
+            yield piece
+        return
+    data = b""
+    async for piece in response.pieces():
+        data += piece
+        if len(data) > _MOST_OF_AN_ERROR:
+            break
+    yield client.hide_keys(data[:_MOST_OF_AN_ERROR])
+
+
+async def _send(call: HttpCall, body: bytes, target: Target, client: Client) -> HttpResponse | None:
     """Send a request of a client to an endpoint; None if it could not be sent, and the client was told."""
-    headers = {name: call.headers[name] for name in _SENT if name in call.headers}
-    # The path was decoded; a line break or a question mark in it must not become one of the request line.
-    url = _join(client.endpoint.base_url, quote(call.path, safe="/:@!$&'()*+,;=~")) + (
-        f"?{call.query}" if call.query else ""
-    )
+    if not is_plain(call.path):
+        failure = Failure("not_found", "a path that goes to an endpoint has plain segments only", 404)
+        await answer_failure(call, client.codec, failure)
+        return None
+    given = {name: call.headers[name] for name in _SENT if name in call.headers}
+    headers = {**given, **target.settings.headers}
+    url = _join(client.endpoint.base_url, call.path) + (f"?{call.query}" if call.query else "")
     try:
         return await client.send_raw(HttpRequest(call.method, url, headers, body))
     except TransportFault as fault:
@@ -123,8 +150,7 @@ async def _begin(call: HttpCall, response: HttpResponse, headers: dict[str, str]
 
 def _join(base: str, path: str) -> str:
     """Return the URL of a path at an endpoint. Both may begin with the version of the interface."""
-    prefix = urlsplit(base).path.rstrip("/")
-    for version in ("/v1beta", "/v1"):
-        if prefix.endswith(version) and path.startswith(version + "/"):
-            return base.rstrip("/") + path[len(version) :]
-    return base.rstrip("/") + path
+    base = base.rstrip("/")
+    if _ends_with_version(base) and (found := _version(path)) is not None:
+        path = path[found.end() :]
+    return base + path

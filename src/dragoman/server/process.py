@@ -9,6 +9,7 @@ import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,9 @@ class GatewayServer:
             hint = "pip install 'dragoman[server]'"
             raise ConfigError("the gateway needs the server extra", hint=hint) from None
         config: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off", "server_header": False}
-        config |= {"http": StrictProtocol, "ws": "none", "proxy_headers": False}
+        own = gateway.router.settings.gateway
+        times = {"head_seconds": own.head_seconds, "body_seconds": own.body_seconds}
+        config |= {"http": partial(StrictProtocol, **times), "ws": "none", "proxy_headers": False}
         self._gateway = gateway
         self._server = uvicorn.Server(uvicorn.Config(gateway, **config, timeout_graceful_shutdown=_SECONDS_TO_DRAIN))
         self._listener = listener
@@ -113,8 +116,11 @@ class GatewayServer:
             await task
 
 
-def handle_signals(server: GatewayServer, reload: Callable[[], object]) -> None:
-    """SIGINT and SIGTERM end the server, a second one at once; SIGHUP reads the settings again."""
+def handle_signals(server: GatewayServer, reload: Callable[[], object] | None) -> None:
+    """SIGINT and SIGTERM end the server, a second one at once; SIGHUP reads the settings again.
+
+    Without settings to read, SIGHUP ends the server too: its terminal was closed.
+    """
     loop = asyncio.get_running_loop()
     count = 0
 
@@ -126,7 +132,7 @@ def handle_signals(server: GatewayServer, reload: Callable[[], object]) -> None:
     for name in ("SIGINT", "SIGTERM"):
         loop.add_signal_handler(getattr(signal, name), stop)
     if hasattr(signal, "SIGHUP"):
-        loop.add_signal_handler(signal.SIGHUP, reload)
+        loop.add_signal_handler(signal.SIGHUP, reload or stop)
 
 
 async def reload_settings(gateway: Gateway, path: Path, transport: HttpTransport, facts: Facts | None = None) -> str:
@@ -137,7 +143,7 @@ async def reload_settings(gateway: Gateway, path: Path, transport: HttpTransport
         gateway.router = Router(settings, servers=servers, transport=transport, facts=facts)
         gateway.access.use(settings.gateway)
     except DragomanError as error:
-        log.error("the settings were not reloaded: %s", error)
+        log.error("the settings were not reloaded, and the old ones stay: %s; %s", error, error.next_step)
         return str(error)
     log.info("the settings were reloaded from %s", path)
     return ""

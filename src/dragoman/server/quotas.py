@@ -16,10 +16,11 @@ from dragoman.client.rate_limit import RateLimiter, Slot
 from dragoman.pipeline import Report
 from dragoman.providers import Endpoint
 from dragoman.providers.prices import Prices
+from dragoman.providers.tokens import Estimate
 from dragoman.server.keys import ClientKey, KeyLimits
 from dragoman.server.settings import CHARACTERS_PER_TOKEN
 from dragoman.state_files import LARGEST_FILE, replace_file
-from dragoman.types import Failure, Usage
+from dragoman.types import Failure, Request, Usage
 
 log = logging.getLogger("dragoman.server")
 
@@ -28,6 +29,9 @@ _BYTES_OF_A_STREAMED_TOKEN = 64
 """A streamed token is in a frame of 30 to 300 bytes; the estimate errs on the side of more tokens."""
 _SECONDS_BETWEEN_WRITES = 5.0
 _A_SECOND = 1.0
+_WAIT_FOR_OTHERS = 2.0
+_USUAL_ANSWER = 4096
+"""The tokens that are reserved for an answer without a limit of its own."""
 _FIRST_ERROR = 400
 Clock = Callable[[], datetime]
 Candidate = tuple[Endpoint, str]
@@ -44,14 +48,50 @@ class Spent(Struct):
     dollars: float = 0.0
 
 
+class Amount(Struct):
+    """Tokens and dollars."""
+
+    tokens: int = 0
+    dollars: float = 0.0
+
+
+class Account:
+    """What one client has used today, and what its running requests may use."""
+
+    def __init__(self, spent: Spent | None = None) -> None:
+        self.spent = spent or Spent()
+        self.running = 0
+        """The requests with a reservation."""
+        self.reserved = Amount()
+
+    def open_day(self, now: datetime) -> None:
+        """Begin anew if the day is over."""
+        day = now.strftime("%Y-%m-%d")
+        if self.spent.day != day:
+            self.spent.day, self.spent.tokens, self.spent.dollars = day, 0, 0.0
+
+    def add(self, amount: Amount, sign: int) -> None:
+        """Reserve an amount, or end its reservation."""
+        self.running += sign
+        self.reserved.tokens += sign * amount.tokens
+        self.reserved.dollars += sign * amount.dollars
+        if not self.running:
+            # Sums of fractions leave a rest.
+            self.reserved = Amount()
+
+    def as_spent(self) -> Spent:
+        """Return what is used if every running request uses all that it may. It is stored, in case of a crash."""
+        reserved = self.reserved
+        return Spent(self.spent.day, self.spent.tokens + reserved.tokens, self.spent.dollars + reserved.dollars)
+
+
 class Quota:
     """The limits of one client, and what it has used of them."""
 
-    def __init__(self, limits: KeyLimits, spent: Spent, clock: Clock) -> None:
+    def __init__(self, limits: KeyLimits, account: Account, clock: Clock) -> None:
         self.limits = limits
-        self.spent = spent
+        self.account = account
         self._clock = clock
-        self._reserved = 0
         requests, tokens, concurrent = limits.requests_per_minute, limits.tokens_per_minute, limits.max_concurrent
         self._limiter = RateLimiter(requests=requests, tokens=tokens, concurrent=concurrent)
 
@@ -61,47 +101,55 @@ class Quota:
 
     def admit(self, tokens: int) -> Slot | Failure:
         """Admit a request of about this many tokens at once, or say why not, and for how long."""
-        if (failure := self._check_budget(tokens)) is not None:
+        if self.has_budget and (failure := self._check_budget(Amount())) is not None:
             return failure
         slot = self._limiter.slot_now(tokens)
         if isinstance(slot, Slot):
-            self._reserved += tokens
             return slot
         if slot == inf:
             most = self.limits.max_concurrent
             return _refuse(f"this key may have {most} requests at the same time, and no more", _A_SECOND)
         return _refuse("this key has reached its limit for one minute", slot)
 
-    def _check_budget(self, tokens: int) -> Failure | None:
-        if not self.has_budget:
-            return None
-        now = self._clock()
-        self.open_day(now)
-        most, price = self.limits.tokens_per_day, self.limits.dollars_per_day
-        # A first request above the whole limit is refused as well: the budget is an amount, not a rate.
-        if most is not None and self.spent.tokens + self._reserved + tokens > most:
-            said = f"this key may use {most} tokens a day, has used {self.spent.tokens}, and this request needs more"
-            return _refuse(said, _until_day(now))
-        if price is not None and self.spent.dollars >= price:
-            said = f"this key may use {price:g} dollars a day, and has used {self.spent.dollars:.4f}"
-            return _refuse(said, _until_day(now))
-        return None
+    def reserve(self, prompt: Amount, whole: Amount) -> Failure | None:
+        """Reserve what a request may use, or say why not. `prompt` is the part that is certain.
 
-    def open_day(self, now: datetime) -> None:
-        """Begin a new account if the day is over."""
-        day = now.strftime("%Y-%m-%d")
-        if self.spent.day != day:
-            self.spent.day, self.spent.tokens, self.spent.dollars = day, 0, 0.0
+        A request whose answer may be longer than what is left is admitted alone. Most answers are far shorter than
+        their limit, and a budget that nobody can use up would be none.
+        """
+        failure = self._check_budget(prompt)
+        if failure is None and self.account.running:
+            failure = self._check_budget(whole, is_certain=False)
+        if failure is None:
+            self.account.add(whole, 1)
+        return failure
+
+    def _check_budget(self, amount: Amount, *, is_certain: bool = True) -> Failure | None:
+        now = self._clock()
+        account = self.account
+        account.open_day(now)
+        spent, reserved = account.spent, account.reserved
+        sums = (
+            ("tokens", self.limits.tokens_per_day, spent.tokens, reserved.tokens, amount.tokens),
+            ("dollars", self.limits.dollars_per_day, spent.dollars, reserved.dollars, amount.dollars),
+        )
+        for unit, most, used, held, more in sums:
+            # What is used up exactly admits nothing more, not even a request without a size.
+            if most is None or (used + held + more <= most and used < most):
+                continue
+            said = f"this key may use {most:g} {unit} a day, and has used {round(used, 4):g}"
+            if is_certain and used + more > most:
+                return _refuse(f"{said}; this request needs more than the rest", _until_day(now))
+            if is_certain and used >= most:
+                return _refuse(said, _until_day(now))
+            return _refuse(f"{said}; its other requests may need {round(held, 4):g} more", _WAIT_FOR_OTHERS)
+        return None
 
     def charge(self, tokens: int, dollars: float) -> None:
         """Count what a request has used."""
-        self.open_day(self._clock())
-        self.spent.tokens += tokens
-        self.spent.dollars += dollars
-
-    def release(self, tokens: int) -> None:
-        """End a request that was admitted with this estimate."""
-        self._reserved -= tokens
+        self.account.open_day(self._clock())
+        self.account.spent.tokens += tokens
+        self.account.spent.dollars += dollars
 
 
 def _refuse(message: str, wait: float) -> Failure:
@@ -128,8 +176,8 @@ class Permit:
         self.name = name
         """The name of the client's key."""
 
-    def refuse_endpoints(self, candidates: Candidates) -> Failure | None:
-        """Return why the client must not use these endpoints."""
+    def reserve(self, request: Request, candidates: Candidates) -> Failure | None:
+        """Reserve what a request may use at these endpoints, or return why the client must not send it."""
         return None
 
     def refuse_unmeasured(self, path: str) -> Failure | None:
@@ -149,20 +197,34 @@ EVERYTHING = Permit()
 class LimitedPermit(Permit):
     """The permission of a client with limits."""
 
-    def __init__(self, name: str, quota: Quota, slot: Slot, estimate: int, quotas: Quotas) -> None:
+    def __init__(self, name: str, quota: Quota, slot: Slot, quotas: Quotas) -> None:
         super().__init__(name)
-        self._quota, self._slot, self._estimate, self._quotas = quota, slot, estimate, quotas
+        self._quota, self._slot, self._quotas = quota, slot, quotas
+        self._reserved: Amount | None = None
 
-    def refuse_endpoints(self, candidates: Candidates) -> Failure | None:
-        if self._quota.limits.dollars_per_day is None:
+    def reserve(self, request: Request, candidates: Candidates) -> Failure | None:
+        quota = self._quota
+        if not quota.has_budget:
             return None
-        # An unknown price would make the budget endless without a word.
-        for endpoint, model in candidates():
-            if self._quotas.prices.cost(endpoint, model, Usage()) is None:
-                shown = f"{endpoint.provider.name}:{model}"
-                message = f"this key has a budget in dollars, and the gateway has no price of {shown} in [prices]"
-                return Failure("unauthorized", message, 403, "unknown_price")
-        return None
+        prompt, whole = Amount(Estimate().count(request.messages, request.tools)), Amount()
+        limit = request.options.get("max_tokens")
+        answer = limit if isinstance(limit, int) and limit > 0 else _USUAL_ANSWER
+        whole.tokens = prompt.tokens + answer
+        if quota.limits.dollars_per_day is not None:
+            for endpoint, model in candidates():
+                # An unknown price would make the budget endless without a word.
+                if (cost := self._quotas.prices.cost(endpoint, model, Usage(prompt.tokens))) is None:
+                    shown = f"{endpoint.provider.name}:{model}"
+                    message = f"this key has a budget in dollars, and the gateway has no price of {shown} in [prices]"
+                    return Failure("unauthorized", message, 403, "unknown_price")
+                # A fallback may answer, so the dearest endpoint counts.
+                full = self._quotas.prices.cost(endpoint, model, Usage(prompt.tokens, answer))
+                prompt.dollars, whole.dollars = max(prompt.dollars, cost), max(whole.dollars, full or 0.0)
+        failure = quota.reserve(prompt, whole)
+        if failure is None:
+            self._reserved = whole
+            self._quotas.changed()
+        return failure
 
     def refuse_unmeasured(self, path: str) -> Failure | None:
         if not self._quota.has_budget:
@@ -184,7 +246,9 @@ class LimitedPermit(Permit):
 
     def close(self) -> None:
         self._slot.release()
-        self._quota.release(self._estimate)
+        if self._reserved is not None:
+            self._quota.account.add(self._reserved, -1)
+            self._reserved = None
 
 
 class Quotas:
@@ -195,7 +259,8 @@ class Quotas:
         self._prices = prices
         self._clock = clock or (lambda: datetime.now(UTC))
         self._quotas: dict[str, Quota] = {}
-        self._kept = _read_usage(path) if path is not None else {}
+        stored = _read_usage(path) if path is not None else {}
+        self._accounts = {name: Account(spent) for name, spent in stored.items()}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -211,15 +276,15 @@ class Quotas:
             return Permit(key.name)
         quota = self._find(key)
         slot = quota.admit(tokens)
-        return slot if isinstance(slot, Failure) else LimitedPermit(key.name, quota, slot, tokens, self)
+        return slot if isinstance(slot, Failure) else LimitedPermit(key.name, quota, slot, self)
 
     def _find(self, key: ClientKey) -> Quota:
         # A key that was revoked and added again is another key.
         account = f"{key.name} {key.digest[:16]}"
         quota = self._quotas.get(account)
         if quota is None or quota.limits != key.limits:
-            spent = quota.spent if quota is not None else self._kept.setdefault(account, Spent())
-            quota = self._quotas[account] = Quota(key.limits, spent, self._clock)
+            kept = self._accounts.setdefault(account, Account())
+            quota = self._quotas[account] = Quota(key.limits, kept, self._clock)
         return quota
 
     def find_cost(self, model: str, usage: Usage, candidates: Sequence[Candidate]) -> float:
@@ -242,7 +307,8 @@ class Quotas:
 
     def _encode(self) -> bytes:
         today = self._clock().strftime("%Y-%m-%d")
-        return msgspec.json.encode({name: spent for name, spent in self._kept.items() if spent.day == today})
+        kept = {name: account.as_spent() for name, account in self._accounts.items()}
+        return msgspec.json.encode({name: spent for name, spent in kept.items() if spent.day == today})
 
     def _write(self, data: bytes) -> None:
         assert self._path is not None

@@ -1,8 +1,7 @@
-"""Requests before they are translated: their path, and fields that no translation can keep."""
+"""Requests before they are translated: fields that no translation can keep, and state that nobody here holds."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeGuard
 
@@ -10,8 +9,6 @@ from msgspec.structs import replace
 
 from dragoman.types import JsonObject, Request, Tool
 
-_slashes = re.compile(r"/{2,}").sub
-_doubled = re.compile(r"\A/v1(?=/(?:v1|v1beta|v1alpha|api)/)").sub
 _LOST: dict[str, tuple[str, ...]] = {
     "openai_chat": ("n", "logprobs", "top_logprobs"),
     "openai_responses": ("top_logprobs",),
@@ -20,15 +17,6 @@ _LOST: dict[str, tuple[str, ...]] = {
 A route with the profile `passthrough` keeps them."""
 _LOST_OF_GEMINI = ("candidateCount", "responseLogprobs", "logprobs")
 _NOTHING = (None, False, 0)
-
-
-def tidy_path(path: str) -> str:
-    """Return the path that a client means: users add `/v1` to a base URL, or a slash, where their program adds it too.
-
-    Such a path would otherwise reach an endpoint without any translation.
-    """
-    tidy = _slashes("/", path)
-    return _doubled("", tidy).rstrip("/") or "/"
 
 
 def settle_fields(request: Request, wire: str, spoken: str) -> tuple[Request, list[str]]:

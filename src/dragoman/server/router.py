@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman import providers
+from dragoman.characters import escape_message
 from dragoman.client import DetectedServer, TokenCount, acount_tokens, adetect
 from dragoman.client.client import Client, shared_transport
 from dragoman.client.models import choose_model, find_model
@@ -25,6 +26,7 @@ from dragoman.errors import ConfigError, DragomanError, UnknownModel
 from dragoman.pipeline import Backend
 from dragoman.pipeline.signatures import restore_reasoning
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
+from dragoman.providers.tokens import Estimate
 from dragoman.server.models import ModelEntry
 from dragoman.server.quotas import Candidate
 from dragoman.server.settings import (
@@ -37,8 +39,10 @@ from dragoman.server.settings import (
 )
 from dragoman.types import FAILURE_CAUSES, Failure, Image, Request, ToolResult
 
-_is_small = re.compile(r"haiku|mini|nano|flash-lite|small|lite\b", re.IGNORECASE).search
-"""Names of models that agent programs use for work in the background."""
+_is_small = re.compile(r"haiku|(?<![a-z])(?:mini|nano|small|lite)(?![a-z])", re.IGNORECASE).search
+"""Names of models that agent programs use for work in the background; Gemini and MiniMax are none."""
+_FILLED = 0.75
+"""The part of a context window that a prompt may fill: the answer needs room too."""
 _MOST_CLIENTS = 64
 _FAILURES_OF_AN_ORIGIN = 15
 _PAUSE_OF_AN_ORIGIN = 5.0
@@ -63,6 +67,7 @@ class Target:
         self._limiter = RateLimiter(requests=requests, tokens=tokens, concurrent=concurrent) if is_limited else None
         self._router = router
         self._clients: dict[tuple[str, str], Client] = {}
+        self._windows: dict[str, int] = {}
 
     @property
     def takes_any_model(self) -> bool:
@@ -80,26 +85,52 @@ class Target:
         # An agent program asks for a model of its vendor, and means the one that is here.
         return found.id if found is not None else choose_model(listed)
 
-    def client_for(self, model: str, login: str | None = None, betas: str = "") -> Client:
+    def client_for(self, model: str, login: str | None = None, betas: str = "", tokens: int = 0) -> Client:
         """Return the client for a model. The model decides on the profile of an endpoint, so each has its own.
 
         `login` is the key of the client of the gateway, for an endpoint that forwards it. `betas` are the features
-        that this client switched on with a header: the endpoint refuses their fields without it.
+        that this client switched on with a header: the endpoint refuses their fields without it. `tokens` is about the
+        size of the prompt.
         """
         name = self.name_model(model)
+        if tokens and self.endpoint.wire == "ollama":
+            self._widen(name, tokens)
         headers = {**self.settings.headers, BETAS: betas} if betas else self.settings.headers
         if login is not None and self.settings.forward_login:
-            endpoint = find_endpoint(self.settings, name, self._router.facts, self.server)
+            endpoint = self._find_endpoint(name)
             return self._router.open_client(endpoint, self.settings, self._limiter, headers, login)
         client = self._clients.get((name, betas))
         if client is None:
             if len(self._clients) >= _MOST_CLIENTS:
                 self._clients.clear()
             row = self.settings
-            endpoint = find_endpoint(row, name, self._router.facts, self.server)
+            endpoint = self._find_endpoint(name)
             client = self._router.open_client(endpoint, row, self._limiter, headers)
             self._clients[name, betas] = client
         return client
+
+    def _find_endpoint(self, model: str) -> Endpoint:
+        window = self._windows.get(model)
+        row = replace(self.settings, context_window=window) if window else self.settings
+        return find_endpoint(row, model, self._router.facts, self.server)
+
+    def _widen(self, model: str, tokens: int) -> None:
+        """Ask Ollama for a larger context window if a prompt needs one, up to what the model supports.
+
+        The window decides how much memory a model takes, so it begins small. It never becomes smaller again, because
+        Ollama loads the model anew for every change.
+        """
+        listed = find_model(self.server.models, model) if self.server is not None else None
+        window = self._windows.get(model) or self.endpoint.quirks.context_window
+        if listed is None or self.settings.context_window is not None or not 0 < window < listed.context:
+            return
+        wide = window
+        while wide < listed.context and tokens > wide * _FILLED:
+            wide *= 2
+        if wide != window:
+            self._windows[model] = min(wide, listed.context)
+            self._clients = {key: client for key, client in self._clients.items() if key[0] != model}
+            log.info("the endpoint %s gets num_ctx %d for %s", self.name, self._windows[model], escape_message(model))
 
     async def count(self, request: Request, wire: str, login: str | None = None) -> TokenCount:
         """Return the input tokens of a request of a client, which speaks `wire`."""
@@ -162,6 +193,8 @@ class Chosen(Struct, frozen=True):
     targets: list[Target]
     model: str
     slot: str = ""
+    tokens: int = 0
+    """About the size of the request."""
 
     def only(self, wire: str) -> Chosen:
         """Return the same choice without the endpoints that do not speak a wire."""
@@ -177,7 +210,7 @@ class Chosen(Struct, frozen=True):
         trust = "compat" if settings.profile == "passthrough" else settings.profile
         return [
             Backend(
-                target.client_for(self.model, login, betas if target.endpoint.wire == "anthropic" else ""),
+                target.client_for(self.model, login, betas if target.endpoint.wire == "anthropic" else "", self.tokens),
                 target.settings.tool_mode,
                 trust,
                 settings.repair_turns,
@@ -257,7 +290,7 @@ class Router:
         now = self._clock()
         targets = route.pick(first or as_list(route.settings.to), now)
         rest = [route.targets[name] for name in as_list(route.settings.fallback)]
-        return Chosen(route, list(dict.fromkeys([*targets, *rest])), model, slot)
+        return Chosen(route, list(dict.fromkeys([*targets, *rest])), model, slot, size // CHARACTERS_PER_TOKEN)
 
     def missing(self) -> list[Target]:
         """Return the endpoints whose server did not answer when the gateway started, so its kind is unknown."""
@@ -369,7 +402,7 @@ def find_slot(row: RouteSettings, request: Request, size: int) -> str:
     """Return the slot of a route that a request belongs to; empty for the endpoints of the route itself."""
     if row.images and _has_image(request):
         return "images"
-    if row.long_context and size > row.long_context_tokens * CHARACTERS_PER_TOKEN:
+    if row.long_context and size > row.long_context_tokens * CHARACTERS_PER_TOKEN and _is_long(request, row):
         return "long_context"
     if row.background and _is_small(request.model):
         return "background"
@@ -377,6 +410,11 @@ def find_slot(row: RouteSettings, request: Request, size: int) -> str:
     if row.thinking and isinstance(reasoning, dict) and reasoning.get("enabled") is not False:
         return "thinking"
     return ""
+
+
+def _is_long(request: Request, row: RouteSettings) -> bool:
+    """Whether a large request is a long one: images are large, and have few tokens."""
+    return Estimate().count(request.messages, request.tools) > row.long_context_tokens
 
 
 def _has_image(request: Request) -> bool:

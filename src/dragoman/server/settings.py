@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,6 +19,9 @@ RouteProfile = TrustName | Literal["passthrough"]
 """How far calls in text are trusted; `passthrough` leaves the bytes as they are."""
 CHARACTERS_PER_TOKEN = 4
 """The size of a request is known before its text is: this estimates its tokens."""
+_is_origin = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?", re.IGNORECASE
+).fullmatch
 SLOTS = ("background", "thinking", "long_context", "images")
 """The slots of a route: endpoints for requests of one kind."""
 
@@ -31,6 +35,10 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds of silence after which a stream gets a frame without content."""
     most_of_a_request: int = 64 * 1024 * 1024
     """The largest body of a request, in bytes."""
+    head_seconds: float = 30.0
+    """The time in which a client has to send the head of a request."""
+    body_seconds: float = 120.0
+    """The time in which a client has to send the body of a request."""
     kept_reports: int = 1000
     """How many reports are kept in memory."""
     cool_down: float = 30.0
@@ -39,6 +47,8 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether clients need a key; a text names the file with the keys. Without the setting: if there are keys."""
     hosts: list[str] = []
     """Further names of this gateway, in the Host header of clients."""
+    origins: list[str] = []
+    """Origins of web pages that may use this gateway from a browser, such as `http://localhost:3000`."""
     telemetry: bool = False
     """Make an OpenTelemetry span for each exchange."""
 
@@ -166,10 +176,23 @@ def _check_endpoint(row: EndpointSettings, where: str) -> None:
             raise ConfigError(f"{where} has {limit} = {value}", hint="leave it out for no limit")
 
 
+def read_origin(origin: str) -> str:
+    """Return an origin as browsers send it. Raises a ConfigError if it is none; a pattern is none either."""
+    found = _is_origin(origin)
+    if found is None:
+        hint = 'write it as browsers do, without a path: "https://app.example" or "http://localhost:3000"'
+        raise ConfigError(f"{origin!r} is not an origin of web pages", hint=hint)
+    scheme = found["scheme"].lower()
+    return origin.lower().removesuffix({"http": ":80", "https": ":443"}.get(scheme, ""))
+
+
 def _check_server(row: ServerSettings, shown: str) -> None:
+    for origin in row.origins:
+        read_origin(origin)
     if not 0 <= row.port <= 65535:
         raise ConfigError(f"{shown}: {row.port} is not a port", hint="choose one up to 65535")
-    for name, least in (("keep_alive", 0.1), ("most_of_a_request", 1), ("kept_reports", 0), ("cool_down", 0)):
+    limits = {"keep_alive": 0.1, "head_seconds": 0.1, "body_seconds": 0.1, "cool_down": 0}
+    for name, least in {**limits, "most_of_a_request": 1, "kept_reports": 0}.items():
         value = getattr(row, name)
         if not value >= least:
             raise ConfigError(f"{shown}: {name} = {value} is too small", hint=f"the least is {least}")

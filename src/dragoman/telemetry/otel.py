@@ -27,6 +27,7 @@ from dragoman.events import (
     ArgumentsDelta,
     CallEnded,
     CallStarted,
+    RefusalDelta,
     ReplyEnded,
     ReplyFailed,
     ReplyStarted,
@@ -357,7 +358,7 @@ class RunSpans:
 
 _ON_CHAT: dict[type, Callable[[RunSpans, _Timed, Any], None]] = {
     ReplyStarted: RunSpans.replied,
-    **dict.fromkeys((TextDelta, ThinkingDelta, ArgumentsDelta, CallStarted), RunSpans.received),
+    **dict.fromkeys((TextDelta, RefusalDelta, ThinkingDelta, ArgumentsDelta, CallStarted), RunSpans.received),
     CallEnded: RunSpans.called,
     UsageReported: RunSpans.used,
     ReplyFailed: RunSpans.failed,

@@ -124,13 +124,13 @@ class ReplyBuilder:
                 ReplyStarted(model if isinstance(model, str) else "", id if isinstance(id, str) else "")
             )
 
-    def text(self, piece: Any) -> None:
+    def text(self, piece: Any, kind: type[TextDelta] = TextDelta) -> None:
         if isinstance(piece, str) and piece and not self.ended:
             if self._halves or not piece.isascii():
                 self._flush_half("thinking")
                 piece = self._join_halves("text", piece)
             if piece:
-                self._events.append(TextDelta(piece))
+                self._events.append(kind(piece))
 
     def thinking(self, piece: Any) -> None:
         if isinstance(piece, str) and piece and not self.ended:

@@ -21,9 +21,9 @@ from dragoman.events import (
     ReplyFailed,
     ReplyStarted,
     TextDelta,
-    ThinkingDelta,
     UsageReported,
 )
+from dragoman.replies import grow
 from dragoman.types import InvalidCall, Reply, Text, Thinking, ToolCall, ToolResult
 
 
@@ -105,9 +105,9 @@ def unfold_in_order(reply: Reply) -> list[Event]:
         if isinstance(part, ToolCall):
             events.append(CallEnded(index, part))
         elif isinstance(part, Text):
-            events += [TextDelta(part.text), PartEnded("text", part.extra)]
+            events += [grow(part), PartEnded("text", part.extra)]
         elif isinstance(part, Thinking):
-            events += [ThinkingDelta(part.text), PartEnded("thinking", part.extra)]
+            events += [grow(part), PartEnded("thinking", part.extra)]
         elif isinstance(part, InvalidCall):
             events.append(TextDelta(describe_invalid(part)))
         elif not isinstance(part, ToolResult):

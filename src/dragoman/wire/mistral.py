@@ -92,14 +92,14 @@ class MistralWriter(ChunkWriter):
             return [self._chunk({"content": [thinking_block("", own)]})]
         return [self._chunk({"content": [own["block"]]})] if "block" in own else []
 
-    def _chunk(self, delta: JsonObject, finish: str | None = None) -> JsonObject:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    def _chunk(self, delta: JsonObject, **finish: Any) -> JsonObject:
+        choice = {"index": 0, "delta": delta, "finish_reason": None, **finish}
         counts = {"usage": write_usage(self._usage)} if finish and self._include_usage else {}
         return {**self._head, "choices": [choice], **counts}
 
     def _end(self, event: ReplyEnded) -> list[JsonObject | str]:
         self._closed = True
-        return [self._chunk({}, finish_of(event.stop, event.extra, _WIRE)), "[DONE]"]
+        return [self._chunk({}, finish_reason=finish_of(event.stop, event.extra, _WIRE)), "[DONE]"]
 
     def _fail(self, failure: Failure) -> list[JsonObject | str]:
         self._closed = True

@@ -305,9 +305,23 @@ def invert_stops(stops: Mapping[str, StopReason], default: str) -> dict[StopReas
     return words | {stop: word for word, stop in reversed(list(stops.items()))}
 
 
-def describe(failure: Failure) -> str:
-    """Return the message of a failure for a client; never empty."""
-    return failure.message or failure.code or failure.kind.replace("_", " ")
+def find_stop_sequence(stop: StopReason, extra: Mapping[str, Any]) -> str:
+    """Return the text at which a model stopped, as any wire tells it; empty if it stopped for another reason."""
+    if stop != "stop_sequence":
+        return ""
+    return next((text for own in extra.values() if (text := as_text(as_dict(own).get("stop_sequence")))), "")
+
+
+def describe(failure: Failure, too_long: str = "", known: str = "") -> str:
+    """Return the message of a failure for a client; never empty.
+
+    `too_long` says in the words of a wire that a conversation has to be shortened, and `known` is what its clients
+    recognise in it: by default, all of it.
+    """
+    message = failure.message or failure.code or failure.kind.replace("_", " ")
+    if too_long and failure.kind == "context_too_long" and (known or too_long).lower() not in message.lower():
+        return f"{too_long}: {message}"
+    return message
 
 
 def read_call(

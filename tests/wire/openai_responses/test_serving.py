@@ -39,6 +39,7 @@ from dragoman.types import (
     ToolCall,
 )
 from dragoman.wire import get
+from dragoman.wire.openai_chat.parts import TOO_LONG
 
 OWN = get(WIRE).decode_reply(WHOLE)
 SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
@@ -331,11 +332,13 @@ def test_failures_keep_their_kind(kind: Any) -> None:
     status, body = get(WIRE).encode_failure(Failure(kind, "it went wrong"))
     assert reply_violations(WIRE, body) == []
     failure = get(WIRE).decode_failure(status, body)
-    assert (failure.kind, failure.message, failure.status) == (kind, "it went wrong", status)
+    # The words by which clients recognise that a conversation is too long are added.
+    shown = f"{TOO_LONG[0]}: it went wrong" if kind == "context_too_long" else "it went wrong"
+    assert (failure.kind, failure.message, failure.status) == (kind, shown, status)
     reply = said(stop="error", failure=Failure(kind, "it went wrong"))
     for read_back in (get(WIRE).decode_reply(get(WIRE).encode_reply(reply)), fold(read(serve(reply)))):
         assert read_back.failure is not None
-        assert (read_back.failure.kind, read_back.failure.message) == (kind, "it went wrong")
+        assert (read_back.failure.kind, read_back.failure.message) == (kind, shown)
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ class Supervisor:
     def _living(self) -> set[int]:
         """Every process below this one that still runs; where the system does not tell, the group of the command."""
         try:
-            parents = _parents()
+            parents = parents_of_all()
         except OSError:
             return {-self._main} if _send(-self._main, 0) else set()
         below: dict[int, list[int]] = {}
@@ -208,7 +208,7 @@ def _read(descriptor: int, length: int) -> bytes:
     return pieces
 
 
-def _parents() -> dict[int, tuple[int, bytes]]:
+def parents_of_all() -> dict[int, tuple[int, bytes]]:
     """Of every process: its parent and its state."""
     found = {}
     for name in os.listdir("/proc"):

@@ -203,10 +203,8 @@ def write_error(failure: Failure) -> JsonObject:
     """The body of an error answer, which is also the event that ends a stream badly."""
     kind = failure.code if _KINDS.get(failure.code) == failure.kind else ""
     kind = kind or (_TYPES_BY_STATUS.get(failure.status or 0, "") if failure.kind != "bad_request" else "")
-    message = describe(failure)
-    if failure.kind == "context_too_long" and _TOO_LONG not in message.lower():
-        message = f"{_TOO_LONG}: {message}"
-    return {"type": "error", "error": {"type": kind or _TYPES.get(failure.kind, "api_error"), "message": message}}
+    named = kind or _TYPES.get(failure.kind, "api_error")
+    return {"type": "error", "error": {"type": named, "message": describe(failure, _TOO_LONG)}}
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ from dragoman.wire.anthropic.parts import (
     write_usage,
 )
 from dragoman.wire.event_order import describe_broken, describe_invalid
-from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
+from dragoman.wire.values import as_dict, as_list, as_text, dicts, find_stop_sequence, write
 from dragoman.wire.writer import StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -173,8 +173,9 @@ def _start_call(call: ToolCall, identifier: Identifier) -> JsonObject:
 
 
 def _write_end(stop: StopReason, extra: dict[str, Any], has_calls: bool) -> JsonObject:
-    rest = without(own(extra), "reason", "usage")
-    return {"stop_reason": word_for(stop, extra, has_calls), "stop_sequence": None, **rest}
+    rest = without(own(extra), "reason", "usage", "stop_sequence")
+    matched = find_stop_sequence(stop, extra) or None
+    return {"stop_reason": word_for(stop, extra, has_calls), "stop_sequence": matched, **rest}
 
 
 def _write_usage(usage: Usage, extra: dict[str, Any]) -> JsonObject:

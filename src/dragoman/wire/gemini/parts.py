@@ -125,6 +125,7 @@ def write_usage(usage: Usage) -> JsonObject:
 # --------------------------------------------------------------------------------------------------------------------
 # Errors of generateContent, both ways.
 
+_TOO_LONG = "The input token count exceeds the maximum number of tokens allowed", "number of tokens allowed"
 _WORDS: Mapping[FailureKind, str] = {
     "rate_limited": "RESOURCE_EXHAUSTED",
     "overloaded": "UNAVAILABLE",
@@ -178,7 +179,7 @@ def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     status = 503 if failure.kind == "overloaded" else status_of(failure)
     error: JsonObject = {
         "code": status,
-        "message": describe(failure),
+        "message": describe(failure, *_TOO_LONG),
         "status": _WORDS.get(failure.kind, "INTERNAL"),
     }
     if failure.retry_after is not None:

@@ -34,7 +34,7 @@ from dragoman.wire.failures import status_of
 from dragoman.wire.ollama.client import OPTIONS, finish_of, write_call
 from dragoman.wire.openai_chat.parts import read_call
 from dragoman.wire.options import add_own, keep_unknown
-from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_thinking
+from dragoman.wire.values import as_dict, as_list, as_text, describe, dicts, join_thinking
 from dragoman.wire.writer import StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def read_options(body: JsonObject, others: list[Any]) -> dict[str, Any]:
 
 
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
-    return status_of(failure), {"error": failure.message or failure.kind.replace("_", " ")}
+    return status_of(failure), {"error": describe(failure, "the input length exceeds the context length")}
 
 
 def write_time(created: int) -> str:

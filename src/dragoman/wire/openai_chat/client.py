@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.events import RefusalDelta
 from dragoman.types import File, Image, JsonObject, Message, Part, Request, Text, Thinking, ToolResult
 from dragoman.wire.codec import Offer, Prepared, wants_strict
 from dragoman.wire.failures import Loss
@@ -339,6 +340,11 @@ def _is_same_call(one: JsonObject, other: JsonObject) -> bool:
     return first == second or (isinstance(first, str) and isinstance(second, str) and is_same_json(first, second))
 
 
+def _find_matched(choice: JsonObject) -> str:
+    """The text at which the model stopped, as vLLM and SGLang tell it."""
+    return as_text(choice.get("stop_reason")) or as_text(choice.get("matched_stop"))
+
+
 class ChatReader(SseReader):
     """Reads one chat completion. Only the first choice counts: a conversation goes on from one."""
 
@@ -347,9 +353,10 @@ class ChatReader(SseReader):
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         super().__init__(wire, sent, quirks)
+        self._sent = sent
         self._field = ""  # where the open part of reasoning comes from
         self._details = Details()
-        self._refusing = False
+        self._refusing = self._has_refused = False
         self._reasoning: list[str] = []
         self._answered = False
         self._whole = False
@@ -392,10 +399,24 @@ class ChatReader(SseReader):
             self._read_message(message)
         reason = choice.get("finish_reason")
         if reason and isinstance(reason, str):
-            self._builder.stop(STOPS.get(reason, "unknown"), {"reason": reason})
+            self._read_stop(reason, choice)
             self._is_finished = True
             if not self._quirks.final_frame:
                 self._builder.terminate()
+
+    def _read_stop(self, reason: str, choice: JsonObject) -> None:
+        """Why the model stopped. This wire has one word for the end, for a refusal and for a stop sequence."""
+        stop, own = STOPS.get(reason, "unknown"), {"reason": reason}
+        if stop == "end" and self._has_refused:
+            stop = "refusal"
+        elif stop == "end" and (matched := _find_matched(choice)) and matched in self._stop_sequences():
+            stop, own["stop_sequence"] = "stop_sequence", matched
+        self._builder.stop(stop, own)
+
+    def _stop_sequences(self) -> list[Any]:
+        """The texts at which the request asked to stop: other servers use the same fields for other words."""
+        given = self._sent.body.get("stop") if self._sent is not None else None
+        return [given] if isinstance(given, str) else as_list(given)
 
     def _find_message(self, choice: JsonObject) -> JsonObject:
         """What is new in a choice. Some servers give both: an empty delta in a whole reply, all so far in a stream."""
@@ -415,8 +436,10 @@ class ChatReader(SseReader):
         refusal = message.get("refusal")
         if isinstance(refusal, str) and refusal:
             self._end_reasoning()
-            self._refusing = True
-            self._builder.text(refusal)
+            if self._answered and not self._refusing:
+                self._end_text(always=True)
+            self._refusing = self._has_refused = True
+            self._builder.text(refusal, RefusalDelta)
         if not _MADE.isdisjoint(message):
             self._read_made(message)
         if not _CALL_FIELDS.isdisjoint(message):
@@ -435,6 +458,8 @@ class ChatReader(SseReader):
         if isinstance(content, str):
             if content:
                 self._end_reasoning()
+                if self._refusing:
+                    self._end_text()
                 self._answered = True
                 self._builder.text(content)
             return
@@ -500,12 +525,12 @@ class ChatReader(SseReader):
             self._repeats = any(_is_same_call(old, call) for call in told)
         return self._repeats
 
-    def _end_text(self) -> None:
+    def _end_text(self, *, always: bool = False) -> None:
         """Tell what was said of the text, if anything was."""
         marks: JsonObject = {"refusal": True} if self._refusing else {}
         if self._annotations:
             marks["annotations"] = self._annotations
-        if marks:
+        if marks or always:
             self._builder.end_part("text", marks)
         self._refusing, self._annotations = False, []
 

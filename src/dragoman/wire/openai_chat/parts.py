@@ -93,6 +93,9 @@ TYPES: dict[FailureKind, str] = {
 }
 
 
+TOO_LONG = "This model's maximum context length is exceeded", "maximum context length"
+
+
 def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
     """What an error body says: `{"error": {...}}`, `{"error": "text"}`, `{"message"}`, `{"detail"}`, or mere text."""
     whole = body[0] if isinstance(body, list) and body else body
@@ -113,7 +116,8 @@ def write_failure(failure: Failure) -> tuple[int, JsonObject]:
 
 def write_error_body(failure: Failure, kind: str, code: str | None) -> tuple[int, JsonObject]:
     """The status and the body of an error answer, as both APIs of OpenAI give it."""
-    return status_of(failure), {"error": {"message": describe(failure), "type": kind, "param": None, "code": code}}
+    message = describe(failure, *TOO_LONG)
+    return status_of(failure), {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from dragoman.events import (
     Event,
     PartEnded,
     PartReceived,
+    RefusalDelta,
     ReplyEnded,
     TextDelta,
     ThinkingDelta,
@@ -47,7 +48,16 @@ from dragoman.wire.openai_chat.parts import (
     write_usage,
 )
 from dragoman.wire.options import SAMPLING, Choice, OptionTable, add_own, keep_unknown, write_choice
-from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_texts, join_thinking, write
+from dragoman.wire.values import (
+    as_dict,
+    as_list,
+    as_text,
+    dicts,
+    find_stop_sequence,
+    join_texts,
+    join_thinking,
+    write,
+)
 from dragoman.wire.writer import NO_END, StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -259,12 +269,20 @@ def finish_of(stop: StopReason, extra: dict[str, Any], wire: str) -> str:
     return own or FINISHES[stop]
 
 
+def _write_finish(stop: StopReason, extra: dict[str, Any], wire: str, *, refused: bool) -> JsonObject:
+    """The finish reason, and the stop sequence in the field of vLLM: OpenAI has none for it."""
+    # A refusal in its own field is a normal end.
+    reason = finish_of("end" if refused and stop == "refusal" else stop, extra, wire)
+    matched = find_stop_sequence(stop, extra)
+    return {"finish_reason": reason, **({"stop_reason": matched} if matched else {})}
+
+
 def write_message(parts: list[Part], wire: str, ids: IdRule) -> JsonObject:
     """The message of a whole completion."""
     identifier = Identifier(ids)
     calls = [write_call(renamed(part, identifier), wire) for part in parts if isinstance(part, ToolCall)]
     texts = [Text(describe_invalid(part)) if isinstance(part, InvalidCall) else part for part in parts]
-    refusals = [part for part in texts if isinstance(part, Text) and "refusal" in as_dict(part.extra.get(wire))]
+    refusals = [part for part in texts if isinstance(part, Text) and part.is_refusal]
     # As the stream has them, one directly after the other.
     content = "".join(part.text for part in texts if isinstance(part, Text) and part not in refusals)
     message: JsonObject = {"role": "assistant", "content": content or (None if calls or refusals else "")}
@@ -303,11 +321,12 @@ def write_thinking(parts: list[Part], wire: str) -> JsonObject:
 
 def write_completion(reply: Reply, wire: str, ids: IdRule, created: int) -> JsonObject:
     """A whole reply as a chat completion."""
+    message = write_message(reply.message.parts, wire, ids)
     choice = {
         "index": 0,
-        "message": write_message(reply.message.parts, wire, ids),
+        "message": message,
         "logprobs": None,
-        "finish_reason": finish_of(reply.stop, reply.extra, wire),
+        **_write_finish(reply.stop, reply.extra, wire, refused=bool(message["refusal"])),
     }
     return {
         "id": reply.id or "chatcmpl-0",
@@ -336,6 +355,7 @@ class ChunkWriter(StreamWriter[JsonObject | str]):
         self._created = created
         self._include_usage = include_usage
         self._calls = 0
+        self._refused = False
 
     def _encode(self, frame: JsonObject | str) -> bytes:
         return framing.encode_sse(None, frame if isinstance(frame, str) else write(frame))
@@ -350,6 +370,9 @@ class ChunkWriter(StreamWriter[JsonObject | str]):
 
     def _write_part(self, event: Event) -> list[JsonObject | str]:
         if isinstance(event, TextDelta):
+            if isinstance(event, RefusalDelta) and self._wire == "openai_chat":
+                self._refused = True
+                return [self._chunk({"refusal": event.text})] if event.text else []
             return [self._chunk({"content": event.text})] if event.text else []
         if isinstance(event, ThinkingDelta):
             return [self._chunk(self._write_thinking(event.text))] if event.text else []
@@ -372,13 +395,13 @@ class ChunkWriter(StreamWriter[JsonObject | str]):
         kept = {"reasoning_details": own.get("details"), "annotations": own.get("annotations")}
         return [self._chunk({name: value}) for name, value in kept.items() if isinstance(value, list) and value]
 
-    def _chunk(self, delta: JsonObject, finish: str | None = None) -> JsonObject:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    def _chunk(self, delta: JsonObject, **finish: Any) -> JsonObject:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None, **finish}
         return {**self._head, "choices": [choice]}
 
     def _end(self, event: ReplyEnded) -> list[JsonObject | str]:
         self._closed = True
-        last = self._chunk({}, finish_of(event.stop, event.extra, self._wire))
+        last = self._chunk({}, **_write_finish(event.stop, event.extra, self._wire, refused=self._refused))
         chunks: list[JsonObject | str] = [{**last, **_write_sources(event.extra, self._wire)}]
         if self._include_usage:
             chunks.append({**self._head, "choices": [], "usage": write_usage(self._usage)})

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from dragoman.events import Event
+from dragoman.events import Event, RefusalDelta, TextDelta
 from dragoman.types import (
     Failure,
     File,
@@ -406,7 +406,7 @@ class ResponsesReader(SseReader):
         if item.kind == "reasoning":
             self._builder.thinking(text)
         else:
-            self._builder.text(text)
+            self._builder.text(text, RefusalDelta if place in item.refusals else TextDelta)
 
     def _turn_to(self, item: OutputItem, place: _Place) -> None:
         if item.kind == "reasoning" and self._speaking is not None and self._speaking[0] is item:
@@ -526,7 +526,9 @@ class ResponsesReader(SseReader):
             if text is None or place in item.ended:
                 continue
             own = as_dict(text.extra.get(WIRE))
-            self._refused = self._refused or own.get("refusal") is True
+            if own.get("refusal") is True:
+                item.refusals.add(place)
+                self._refused = True
             self._say(item, place, text.text, whole=True)
             if self._speaking is None or self._speaking != (item, place):
                 self._leave()

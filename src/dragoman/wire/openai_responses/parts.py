@@ -30,7 +30,7 @@ from dragoman.wire import values
 from dragoman.wire.aliases import IdRule
 from dragoman.wire.codec import Offer, Offered, as_object, wants_strict
 from dragoman.wire.failures import Loss, fail
-from dragoman.wire.openai_chat.parts import TYPES, write_error_body
+from dragoman.wire.openai_chat.parts import TOO_LONG, TYPES, write_error_body
 from dragoman.wire.options import (
     OptionTable,
     add_own,
@@ -182,7 +182,7 @@ def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | Non
 
 def write_error(failure: Failure) -> JsonObject:
     """The error object of a failed response."""
-    message = describe(failure)
+    message = describe(failure, *TOO_LONG)
     code = _code_of(failure)
     if code in _RESPONSE_CODES:
         return {"code": code, "message": message}

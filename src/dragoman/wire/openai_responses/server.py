@@ -14,6 +14,7 @@ from dragoman.events import (
     Event,
     PartEnded,
     PartReceived,
+    RefusalDelta,
     ReplyEnded,
     TextDelta,
     ThinkingDelta,
@@ -213,6 +214,8 @@ def read_image(item: JsonObject) -> Image:
 # Events written as a response: the official sequence of frames, and the whole body that they amount to.
 
 _LONGEST_STEM = 40
+_SPOKEN = ("message", "refusal")
+"""The kinds of text that are messages."""
 _unfit = re.compile(r"[^a-zA-Z0-9_-]").sub
 
 
@@ -255,6 +258,7 @@ class ResponseWriter(StreamWriter[JsonObject]):
         self._output: list[JsonObject] = []
         self._open: _Open | None = None
         self._counts: JsonObject | None = None
+        self._refused = False
         self._failure: Failure | None = None
         self.response: JsonObject = {}
 
@@ -285,7 +289,7 @@ class ResponseWriter(StreamWriter[JsonObject]):
 
     def _write_part(self, event: Event) -> list[JsonObject]:
         if isinstance(event, TextDelta):
-            self._speak("message", event.text)
+            self._speak("refusal" if isinstance(event, RefusalDelta) else "message", event.text)
         elif isinstance(event, ThinkingDelta):
             self._speak("reasoning", event.text)
         elif isinstance(event, PartEnded):
@@ -339,32 +343,25 @@ class ResponseWriter(StreamWriter[JsonObject]):
         if item is None or item.kind != kind:
             item = self._open_item(kind)
         item.pieces.append(text)
-        if kind == "message":
-            self._emit(
-                "response.output_text.delta",
-                item_id=item.id,
-                output_index=item.index,
-                content_index=0,
-                delta=text,
-                logprobs=[],
-            )
+        place = {"item_id": item.id, "output_index": item.index}
+        if kind == "refusal":
+            self._emit("response.refusal.delta", **place, content_index=0, delta=text)
+        elif kind == "message":
+            self._emit("response.output_text.delta", **place, content_index=0, delta=text, logprobs=[])
         else:
-            self._emit(
-                "response.reasoning_summary_text.delta",
-                item_id=item.id,
-                output_index=item.index,
-                summary_index=0,
-                delta=text,
-            )
+            self._emit("response.reasoning_summary_text.delta", **place, summary_index=0, delta=text)
 
     def _open_item(self, kind: str) -> _Open:
         self._finish()
-        message = kind == "message"
+        message = kind in _SPOKEN
         item = self._open = _Open(kind, self._make_id("msg" if message else "rs"), len(self._output))
         if message:
             head = {"id": item.id, "type": "message", "status": "in_progress", "role": "assistant", "content": []}
             self._emit("response.output_item.added", output_index=item.index, item=head)
             part: JsonObject = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+            if kind == "refusal":
+                self._refused = True
+                part = {"type": "refusal", "refusal": ""}
             self._emit(
                 "response.content_part.added", item_id=item.id, output_index=item.index, content_index=0, part=part
             )
@@ -379,9 +376,9 @@ class ResponseWriter(StreamWriter[JsonObject]):
     def _end_part(self, event: PartEnded) -> None:
         own = as_dict(event.extra.get(WIRE))
         if event.kind == "text":
-            if own and (self._open is None or self._open.kind != "message"):
-                self._open_item("message")
-            if self._open is not None and self._open.kind == "message":
+            if own and (self._open is None or self._open.kind not in _SPOKEN):
+                self._open_item("refusal" if own.get("refusal") else "message")
+            if self._open is not None and self._open.kind in _SPOKEN:
                 self._finish(own)
         elif isinstance(own.get("item"), dict):
             self._finish()
@@ -400,7 +397,7 @@ class ResponseWriter(StreamWriter[JsonObject]):
         if item is None:
             return
         text = "".join(item.pieces)
-        if item.kind == "message":
+        if item.kind in _SPOKEN:
             written = self._finish_message(item, text, own or {}, status)
         else:
             written = self._finish_reasoning(item, text, own or {})
@@ -408,14 +405,15 @@ class ResponseWriter(StreamWriter[JsonObject]):
         self._emit("response.output_item.done", output_index=item.index, item=written)
 
     def _finish_message(self, item: _Open, text: str, own: JsonObject, status: str) -> JsonObject:
-        part: JsonObject = {
-            "type": "output_text",
-            "text": text,
-            "annotations": own.get("annotations", []),
-            "logprobs": own.get("logprobs", []),
-        }
         place = {"item_id": item.id, "output_index": item.index, "content_index": 0}
-        self._emit("response.output_text.done", **place, text=text, logprobs=[])
+        part: JsonObject
+        if item.kind == "refusal":
+            part = {"type": "refusal", "refusal": text}
+            self._emit("response.refusal.done", **place, refusal=text)
+        else:
+            annotations, logprobs = own.get("annotations", []), own.get("logprobs", [])
+            part = {"type": "output_text", "text": text, "annotations": annotations, "logprobs": logprobs}
+            self._emit("response.output_text.done", **place, text=text, logprobs=[])
         self._emit("response.content_part.done", **place, part=part)
         head = {"id": item.id, "type": "message", "status": own.get("status", status), "role": "assistant"}
         phase = {"phase": own["phase"]} if "phase" in own else {}
@@ -487,6 +485,9 @@ class ResponseWriter(StreamWriter[JsonObject]):
     def _end(self, event: ReplyEnded) -> list[JsonObject]:
         self._closed = True
         stop = "error" if self._failure is not None else event.stop
+        if stop == "refusal" and self._refused:
+            # It is a part of the answer. Only a filter makes a response incomplete.
+            stop = "end"
         status, details = write_stop(stop, as_dict(event.extra.get(WIRE)))
         self._finish(status="completed" if status == "completed" else "incomplete")
         error = write_error(self._failure or Failure("server_error")) if status == "failed" else None
