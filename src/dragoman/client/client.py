@@ -267,6 +267,29 @@ class Client(_Asker):
             yield [RequestRetried(attempt, decision.wait, failure, plan.model)]
             await self._sleep(decision.wait)
 
+    async def fetch(self, request: Request, *, deadline: float | None = None) -> list[ClientEvent]:
+        """Return all events that `stream` yields for a whole reply, when it has ended."""
+        plan = self._plan(request, whole=True)
+        notices: list[ClientEvent] = [RequestPrepared(plan.prepared.losses, len(plan.request.body), plan.model)]
+        attempt = 0
+        while True:
+            attempt += 1
+            received: list[Event] = []
+            exchange = self._open(plan, deadline)
+            try:
+                while (events := await exchange.next()) is not None:
+                    received += events
+            finally:
+                await exchange.close()
+            failure = next((event.failure for event in received if isinstance(event, ReplyFailed)), None)
+            if failure is None or _delivers(received):
+                return [*notices, *received]
+            decision = self._decide(failure, attempt, deadline)
+            if decision.wait is None:
+                return [*notices, *_explain(received, decision.why)]
+            notices.append(RequestRetried(attempt, decision.wait, failure, plan.model))
+            await self._sleep(decision.wait)
+
     async def send_raw(self, request: HttpRequest) -> HttpResponse:
         """Send a request to the endpoint with its key, unchanged otherwise. The caller reads and closes the answer.
 

@@ -14,10 +14,11 @@ from msgspec.structs import replace
 from dragoman import formats
 from dragoman.errors import CannotExpress, ConfigError
 from dragoman.events import CallBroken, CallEnded, CallRefused, Event
-from dragoman.extraction import ConversationContext, Extraction, Extractor, extractor
+from dragoman.extraction import ConversationContext, Extraction, Extractor
+from dragoman.extraction.judge import Settings, ToolNames
 from dragoman.extraction.text_history import render_history, write_examples
 from dragoman.extraction.text_results import STOP_SEQUENCES, explain_results
-from dragoman.extraction.trust import Profile
+from dragoman.extraction.trust import Profile, get_profile
 from dragoman.formats import Format
 from dragoman.formats.prompt import Layout, sample_calls
 from dragoman.providers import Endpoint
@@ -554,17 +555,20 @@ def open_reader(
 ) -> Extractor:
     """Return a Stage for the events of the reply. Its output can be displayed, and `.extraction` is the verdict."""
     chosen_mode = composed.chosen_mode
-    return extractor(
-        chosen_mode.endpoint.capabilities,
-        tools=chosen_mode.tools,
-        trust=chosen_mode.trust,
-        conversation=conversation,
+    endpoint, book = chosen_mode.endpoint, ToolNames(chosen_mode.tools, chosen_mode.aliases)
+    if not isinstance(conversation, ConversationContext):
+        conversation = ConversationContext(conversation, book.offered)
+    settings = Settings(
+        get_profile(chosen_mode.trust),
+        book,
+        conversation,
+        endpoint.capabilities.native_tool_calls,
         nonce=composed.nonce,
         family=chosen_mode.family,
-        aliases=chosen_mode.aliases,
-        opens_thinking=chosen_mode.endpoint.profile.opens_thinking,
+        opens_thinking=endpoint.profile.opens_thinking,
         text_calls=chosen_mode.text_calls,
     )
+    return Extractor(settings)
 
 
 def answer_parts(parts: Iterable[Part], text: str, calls: Iterable[ToolCall | InvalidCall]) -> list[Part]:

@@ -149,11 +149,17 @@ class Exchange:
                 yield self._fail(too_long)
                 return
             translator = self._open_translator(composed, messages)
-            async with aclosing(self._send(composed, translator)) as batches:
-                async for batch in batches:
+            if self._whole:
+                ready, verdict = translator.translate(await self._fetch(composed))
+                if ready:
                     self._delivered = True
-                    yield batch
-            verdict = translator.close()
+                    yield ready
+            else:
+                async with aclosing(self._send(composed, translator)) as batches:
+                    async for batch in batches:
+                        self._delivered = True
+                        yield batch
+                verdict = translator.close()
             if verdict.failure is not None and not self._delivered and self._try_again(verdict.failure, composed):
                 continue
             searched = self._search(verdict)
@@ -298,6 +304,28 @@ class Exchange:
             seed = f"{number}\0{first}".encode("utf-8", "replace")
             yield hmac.new(self._secret, seed, hashlib.sha256).hexdigest()[:12]
 
+    async def _fetch(self, composed: ComposedRequest) -> list[Event]:
+        """Send a request for a whole reply, and return its events."""
+        observer = self._backend.observer
+        if observer is not None:
+            observer.started()
+        failure: Failure | None = None
+        received: list[Event] = []
+        try:
+            for event in await self._backend.client.fetch(composed.request):
+                if isinstance(event, NOTICES):
+                    self._note_client(event)
+                    continue
+                if isinstance(event, ReplyFailed):
+                    failure = event.failure
+                elif isinstance(event, ReplyStarted):
+                    self.reply_id = event.id
+                received.append(event)
+        finally:
+            if observer is not None:
+                observer.ended(failure)
+        return received
+
     async def _send(
         self, composed: ComposedRequest, translator: ReplyTranslator | _Forwarder
     ) -> AsyncGenerator[list[Event]]:
@@ -306,7 +334,7 @@ class Exchange:
             observer.started()
         failure: Failure | None = None
         try:
-            async with aclosing(self._backend.client.stream_batches(composed.request, whole=self._whole)) as batches:
+            async with aclosing(self._backend.client.stream_batches(composed.request)) as batches:
                 async for batch in batches:
                     ready: list[Event] = []
                     for event in batch:
@@ -398,6 +426,9 @@ class _Forwarder:
         else:
             return [event]
         return []
+
+    def translate(self, events: Sequence[Event]) -> tuple[list[Event], Verdict]:
+        return [passed for event in events for passed in self.feed(event)], self.close()
 
     def close(self) -> Verdict:
         return Verdict(self._calls, [], Extraction(), **self._verdict)
