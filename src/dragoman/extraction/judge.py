@@ -86,9 +86,11 @@ class ToolNames:
     """
 
     def __init__(self, tools: Toolset | Iterable[object] | None, aliases: Mapping[str, str] | None = None) -> None:
-        self.offered = Toolset.of(tools)
+        self.tools = self.offered = Toolset.of(tools)
         self._aliases: dict[str, Tool] = {}
-        for alias, name in (aliases or {}).items():
+        if not aliases:
+            return
+        for alias, name in aliases.items():
             tool = self.offered.find(name) if self.offered is not None else None
             if tool is not None and (self.offered is None or self.offered.find(alias) is None):
                 self._aliases[alias] = tool

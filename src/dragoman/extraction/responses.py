@@ -67,7 +67,7 @@ class ConversationContext:
     def ids(self) -> frozenset[str]:
         """The ids of all calls so far."""
         for message in self._messages[self._identified :]:
-            self._ids.update(part.id for part in message.parts if isinstance(part, ToolCall | InvalidCall))
+            self._ids.update([part.id for part in message.parts if isinstance(part, ToolCall | InvalidCall)])
         self._identified = len(self._messages)
         return frozenset(self._ids)
 

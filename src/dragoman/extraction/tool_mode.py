@@ -277,6 +277,9 @@ class ComposedRequest(Struct, frozen=True):
     """The requested tool choice."""
 
 
+_AUTO = Choice()
+
+
 def check_text_calls(tool_mode: ToolModeName, *, text_calls: bool) -> None:
     """Raise ConfigError for text mode without calls in text."""
     if tool_mode == "text" and not text_calls:
@@ -364,12 +367,13 @@ def compose(
     if wire in wires.ROWS:
         # The messages are the whole conversation, so nobody else has to store it.
         given = wires.get(wire).keep_history(given)
-    choice = read_choice(given) or Choice()
+    choice = read_choice(given) or _AUTO
     conversation = list(messages)
-    _check_choice(choice, chosen_mode)
-    if _needs_grammar(choice, chosen_mode):
-        # The same tools in the prompt, where a grammar can constrain the reply.
-        chosen_mode = rechoose(chosen_mode, "text")
+    if choice is not _AUTO:
+        _check_choice(choice, chosen_mode)
+        if _needs_grammar(choice, chosen_mode):
+            # The same tools in the prompt, where a grammar can constrain the reply.
+            chosen_mode = rechoose(chosen_mode, "text")
     if is_written_as_text(conversation, chosen_mode):
         return _compose_text(conversation, chosen_mode, given, choice, nonce, boundaries)
     tools = list(chosen_mode.known)
@@ -417,7 +421,9 @@ def is_written_as_text(
     messages: Sequence[Message], chosen_mode: ToolMode, options: Mapping[str, Any] | None = None
 ) -> bool:
     """Whether the request contains calls and results as text: such a request needs boundaries."""
-    if chosen_mode.mode == "text" or _needs_grammar(read_choice(options or {}) or Choice(), chosen_mode):
+    if chosen_mode.mode == "text":
+        return True
+    if options and options.get("tool_choice") and _needs_grammar(read_choice(options) or _AUTO, chosen_mode):
         return True
     return not chosen_mode.endpoint.capabilities.native_tool_calls and any(
         isinstance(part, ToolCall | InvalidCall | ToolResult) for message in messages for part in message.parts

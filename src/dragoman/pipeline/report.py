@@ -5,7 +5,7 @@ A report contains names, places and reasons, and no arguments: those can contain
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from msgspec import Struct, field
 
@@ -70,9 +70,12 @@ class Report(Struct, omit_defaults=True):
 
     def add_extraction(self, found: Extraction) -> None:
         """Note what was read in a reply. `add_call` notes the calls that are passed on."""
-        self.refused += [HeldCall(entry.name, entry.why) for entry in found.refused]
-        self.invalid += [HeldCall(call.name, _explain(call)) for call in found.invalid]
-        self.suspects += [HeldCall(suspect.name, suspect.why) for suspect in found.suspects]
+        if found.refused:
+            self.refused += [HeldCall(entry.name, entry.why) for entry in found.refused]
+        if found.invalid:
+            self.invalid += [HeldCall(call.name, _explain(call)) for call in found.invalid]
+        if found.suspects:
+            self.suspects += [HeldCall(suspect.name, suspect.why) for suspect in found.suspects]
 
     def add_call(self, call: ToolCall) -> None:
         """Note a call that is passed on."""
@@ -90,8 +93,10 @@ class Report(Struct, omit_defaults=True):
             )
         )
 
-    def add_losses(self, losses: Iterable[object]) -> None:
+    def add_losses(self, losses: Collection[object]) -> None:
         """Note what the endpoint cannot express, each loss once."""
+        if not losses:
+            return
         self.losses += [said for loss in losses if (said := str(loss)) not in self.losses]
 
     def fail(self, failure: Failure) -> None:
@@ -101,7 +106,7 @@ class Report(Struct, omit_defaults=True):
     @property
     def is_repaired(self) -> bool:
         """Whether the client received something else than the endpoint sent."""
-        return bool(self.repair_turn) or any(call.channel != "native" or call.repairs for call in self.calls)
+        return bool(self.repair_turn) or any([call.channel != "native" or call.repairs for call in self.calls])
 
     def summarise(self) -> str:
         """Return one line for a log."""

@@ -47,6 +47,7 @@ _CALLS = (CallEnded, CallBroken, CallRefused)
 _STARTS = (CallStarted, *_CALLS)
 _LATER = (ReplyStarted, ArgumentsDelta, *_CALLS, UsageReported, ReplyEnded, ReplyFailed)
 """A call follows as a whole, and the end of the reply after it."""
+_LATER_TYPES = frozenset(_LATER)
 
 
 class Verdict(Struct, frozen=True):
@@ -190,23 +191,23 @@ class ReplyTranslator:
     def translate(self, events: Sequence[Event]) -> tuple[list[Event], Verdict]:
         """Translate a reply that arrived whole. Return what `feed` and what `close` return for it."""
         if self._reader.read_native(events):
-            return [event for event in events if not isinstance(event, _LATER)], self._judge_native(events)
+            return [event for event in events if type(event) not in _LATER_TYPES], self._judge_native(events)
         return [passed for event in events for passed in self.feed(event)], self.close()
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
     def _judge_native(self, events: Sequence[Event]) -> Verdict:
         """Judge a reply whose text is passed on as it came."""
-        found, usage, stop, extra = self._reader.extraction, Usage(), "unknown", {}
+        found, usage, end = self._reader.extraction, Usage(), ReplyEnded()
         for event in events:
-            if isinstance(event, CallEnded):
+            if type(event) is CallEnded:
                 self._native.append(event)
-            elif isinstance(event, UsageReported):
+            elif type(event) is UsageReported:
                 usage = event.usage
-            elif isinstance(event, ReplyEnded):
-                stop, extra = event.stop, event.extra
+            elif type(event) is ReplyEnded:
+                end = event
         calls, ends, notes = self._choose(found)
-        return self._conclude(found, calls, ends, notes, (stop, extra, usage))
+        return self._conclude(found, calls, ends, notes, (end.stop, end.extra, usage))
 
     def close(self) -> Verdict:
         """Judge the reply, and return what the client has not received."""
@@ -274,6 +275,13 @@ class ReplyTranslator:
 
     def _choose(self, found: Extraction) -> tuple[list[ToolCall], list[Event], list[str]]:
         """Return the calls for the client, the events that end them, and what was left out."""
+        choice = self._composed.choice
+        if not found.invalid and not self._is_single and choice.mode == "auto" and not choice.names:
+            sent = [end for end in self._native if type(end) is CallEnded]
+            if [end.call.id for end in sent] == [call.id for call in found.calls] and len(sent) == len(self._native):
+                # The calls that count are those that the endpoint sent, one for one.
+                pairs = zip(sent, found.calls, strict=True)
+                return list(found.calls), [CallEnded(end.index, call) for end, call in pairs], []
         known = [end.call for end in self._native if isinstance(end, CallEnded)]
         calls = list(found.calls)
         notes: list[str] = []
@@ -332,6 +340,8 @@ def _is_native(call: InvalidCall) -> bool:
 
 def _without_reason(extra: dict[str, Any]) -> dict[str, Any]:
     """Return the data about the end of a reply without a reason that does not mean a call: the reply has calls."""
+    if not extra:
+        return extra
     kept: dict[str, Any] = {}
     for wire, own in extra.items():
         words = ROWS[wire].call_reasons if wire in ROWS else ()

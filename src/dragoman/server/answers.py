@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from collections.abc import Iterable
 from contextlib import aclosing
@@ -38,7 +38,7 @@ class _Answer:
         self._request = request
         self._exchange = exchange
         self._headers = {EXCHANGE_HEADER: exchange.report.id}
-        self._id = _IDS.get(codec.name, "") + secrets.token_hex(12)
+        self._id = _IDS.get(codec.name, "") + os.urandom(12).hex()
         self._created = int(time.time())
 
     def _tools(self) -> dict[str, Any]:

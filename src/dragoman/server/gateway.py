@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -172,7 +174,7 @@ class Gateway:
             await self._pass_through(call)
 
     async def _exchange(self, call: HttpCall, asked: _Asked) -> None:
-        codec = wires.get(asked.wire)
+        codec = _get_codec(asked.wire)
         body, data = await self._read(call, codec)
         if body is None:
             return
@@ -199,7 +201,7 @@ class Gateway:
 
     async def _serve(self, call: HttpCall, codec: Codec, request: Request, chosen: Chosen, data: bytes) -> None:
         """Answer a request by the chosen endpoints, and keep the report."""
-        report = Report(f"ex_{secrets.token_hex(8)}", codec.name, request.model, slot=chosen.slot)
+        report = Report(f"ex_{os.urandom(8).hex()}", codec.name, request.model, slot=chosen.slot)
         report.client = call.permit.name
         end_span = start_span(self.spans, call.headers, report)
         self.records.open(report)
@@ -225,7 +227,7 @@ class Gateway:
 
     async def _count(self, call: HttpCall, asked: _Asked, field: str) -> None:
         """Answer with the number of tokens of a request: as the endpoint counts them, else an estimate."""
-        codec = wires.get(asked.wire)
+        codec = _get_codec(asked.wire)
         body, data = await self._read(call, codec)
         if body is None:
             return
@@ -342,6 +344,14 @@ def _wire_of(path: str) -> str:
     if _gemini(path):
         return "gemini"
     return _PATHS.get(path) or next((wire for start, wire in _FAMILIES if path.startswith(start)), "openai_chat")
+
+
+@lru_cache
+def _get_codec(wire: str) -> Codec:
+    """Return the codec of a client. The gateway changes no request in place."""
+    codec = wires.get(wire)
+    codec.is_shared = True
+    return codec
 
 
 def _codec_of(path: str) -> Codec:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from dragoman.server.asgi import DISCONNECTION
 
 MOST_OF_A_HEAD = 64 * 1024
 MOST_HEADERS = 100
@@ -32,14 +35,29 @@ class StrictProtocol(HttpToolsProtocol):
     _is_too_large = False
     _is_closed = False
     _timer: asyncio.TimerHandle | None = None
+    _is_lost = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._waiting: set[Callable[[], None]] = set()
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
+        self._is_lost = True
+        for leave in tuple(self._waiting):
+            leave()
+
+    def _tell_disconnection(self, leave: Callable[[], None]) -> Callable[[], None]:
+        """Call `leave` when the connection is lost. Return what ends that: a task for each request costs more."""
+        if self._is_lost:
+            self.loop.call_soon(leave)
+        else:
+            # The end of a connection that is not read remains unknown.
+            self.flow.resume_reading()
+        self._waiting.add(leave)
+        return lambda: self._waiting.discard(leave)
 
     def _start_timer(self) -> None:
         if self._timer is None:
@@ -100,6 +118,7 @@ class StrictProtocol(HttpToolsProtocol):
         if b"transfer-encoding" in names and not self._is_chunked():
             raise _Refused
         super().on_headers_complete()
+        self.scope["extensions"] = {DISCONNECTION: self._tell_disconnection}  # type: ignore[dict-item]
 
     def _is_chunked(self) -> bool:
         """Whether the body is in chunks and nothing else, of a version that has chunks."""

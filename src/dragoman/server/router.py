@@ -40,6 +40,8 @@ from dragoman.types import FAILURE_CAUSES, Failure, Image, Request, ToolResult
 _is_small = re.compile(r"haiku|mini|nano|flash-lite|small|lite\b", re.IGNORECASE).search
 """Names of models that agent programs use for work in the background."""
 _MOST_CLIENTS = 64
+_MOST_NAMES = 256
+_LONGEST_NAME = 1024
 _FAILURES_OF_AN_ORIGIN = 15
 _PAUSE_OF_AN_ORIGIN = 5.0
 BETAS = "anthropic-beta"
@@ -152,7 +154,9 @@ class Route(Struct, frozen=True):
     def pick(self, names: Sequence[str], now: float) -> list[Target]:
         """Return the endpoints in the order of their use: rested and least busy first."""
         chosen = [self.targets[name] for name in names]
-        return sorted(chosen, key=lambda target: (target.resting_until > now, target.busy))
+        return (
+            chosen if len(chosen) == 1 else sorted(chosen, key=lambda target: (target.resting_until > now, target.busy))
+        )
 
 
 class Chosen(Struct, frozen=True):
@@ -210,6 +214,7 @@ class Router:
         self._search: asyncio.Task[None] | None = None
         self._searched = clock()
         self.targets: dict[str, Target] = {}
+        self._found: dict[str, Route] = {}
         self.routes = [self._open_route(row) for row in settings.routes]
         for target in self.missing():
             self.rest(target)
@@ -249,15 +254,26 @@ class Router:
     def choose(self, request: Request, size: int = 0) -> Chosen:
         """Return the endpoints for a request. `size` is the size of its body in bytes. Raises UnknownModel."""
         model = self.name_model(request.model)
-        route = next((route for route in self.routes if route.matches(model)), None)
-        if route is None:
-            raise UnknownModel(model, [each.name for each in self.models()])
+        route = self._find_route(model)
         slot = find_slot(route.settings, request, size)
         first = as_list(getattr(route.settings, slot)) if slot else []
-        now = self._clock()
-        targets = route.pick(first or as_list(route.settings.to), now)
-        rest = [route.targets[name] for name in as_list(route.settings.fallback)]
-        return Chosen(route, list(dict.fromkeys([*targets, *rest])), model, slot)
+        targets = route.pick(first or as_list(route.settings.to), self._clock())
+        if rest := as_list(route.settings.fallback):
+            targets = list(dict.fromkeys([*targets, *(route.targets[name] for name in rest)]))
+        return Chosen(route, targets, model, slot)
+
+    def _find_route(self, model: str) -> Route:
+        """Return the first route whose patterns fit a model, as for the last requests with this name."""
+        route = self._found.get(model)
+        if route is None:
+            route = next((route for route in self.routes if route.matches(model)), None)
+            if route is None:
+                raise UnknownModel(model, [each.name for each in self.models()])
+            if len(self._found) >= _MOST_NAMES:
+                self._found.clear()
+            if len(model) <= _LONGEST_NAME:
+                self._found[model] = route
+        return route
 
     def missing(self) -> list[Target]:
         """Return the endpoints whose server did not answer when the gateway started, so its kind is unknown."""
