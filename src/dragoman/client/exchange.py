@@ -226,7 +226,7 @@ class AnswerReader(Struct, eq=False):
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         body = parse_frame(data)
         if isinstance(body, dict):
-            return self.codec.open_reader(self.prepared).read_whole(body)
+            return self.codec.read_body(body, self.prepared)
         if not self.whole and b"\n" in data.strip():
             # Some proxies of Ollama declare a stream as JSON.
             stage = self.codec.reply_stream(self.prepared)

@@ -6,11 +6,14 @@ A report contains names, places and reasons, and no arguments: those can contain
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from dragoman.extraction import Extraction
 from dragoman.types import Failure, InvalidCall, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from dragoman.extraction import Extraction
 
 
 class FoundCall(Struct, frozen=True, omit_defaults=True):

@@ -6,17 +6,19 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from dragoman.events import Event, ReplyFailed, ReplyStarted
-from dragoman.pipeline import Exchange
 from dragoman.server.asgi import HttpCall, KeepAlive
 from dragoman.stage import Stage
 from dragoman.types import Failure, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.registry import ROWS
+
+if TYPE_CHECKING:
+    from dragoman.pipeline import Exchange
 
 EXCHANGE_HEADER = "x-dragoman-exchange"
 _IDS = {"openai_chat": "chatcmpl-", "openai_responses": "resp_", "anthropic": "msg_"}

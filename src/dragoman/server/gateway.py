@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from dragoman import wire as wires
 from dragoman.characters import escape_message
 from dragoman.errors import DragomanError, UnknownModel
-from dragoman.pipeline import Exchange, Report
+from dragoman.pipeline.report import Report
 from dragoman.server import models
 from dragoman.server.access import METHODS, Access
 from dragoman.server.answers import StreamAnswer, WholeAnswer, answer_failure
@@ -39,6 +40,9 @@ from dragoman.server.spans import Spans, start_span
 from dragoman.types import Failure, JsonObject, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import BROKEN, parse
+
+if TYPE_CHECKING:
+    from dragoman.pipeline import Exchange
 
 log = logging.getLogger("dragoman.server")
 
@@ -77,6 +81,8 @@ class Gateway:
         self.access = access or Access(router.settings.gateway)
         self.spans = Spans() if router.settings.gateway.telemetry else None
         self.records = Records(router.settings.gateway.kept_reports)
+        self.loading: asyncio.Future[None] | None = None
+        """Set while the process loads what exchanges need. They wait for it."""
         self._secret = secret or secrets.token_bytes(32)
         self._routes: dict[tuple[str, str], Handler] = {
             ("GET", "/"): self._say_hello,
@@ -178,6 +184,8 @@ class Gateway:
         body, data = await self._read(call, codec)
         if body is None:
             return
+        if self.loading is not None:
+            await asyncio.shield(self.loading)
         request = codec.decode_request(body, model=asked.model, stream=asked.stream)
         if asked.wire == "ollama" and "stream" not in body:
             # The only wire that streams unless it is told not to.
@@ -213,6 +221,8 @@ class Gateway:
             backends = chosen.backends(find_login(call.headers), betas)
             sent, left_out = settle_fields(request, codec.name, chosen.targets[0].endpoint.wire)
             report.losses += left_out
+            from dragoman.pipeline import Exchange
+
             exchange = Exchange(replace(sent, model=""), backends, report, secret=self._secret)
             await self._answer(call, codec, replace(request, tools=sent.tools), exchange)
         except DragomanError as error:
@@ -280,8 +290,9 @@ class Gateway:
 
     async def _say_ready(self, call: HttpCall) -> None:
         resting = self.router.resting()
-        is_ready = len(resting) < len(self.router.targets)
-        body: JsonObject = {"status": "ready" if is_ready else "no endpoint is healthy"}
+        is_ready = self.loading is None and len(resting) < len(self.router.targets)
+        unready = "no endpoint is healthy" if self.loading is None else "starting"
+        body: JsonObject = {"status": "ready" if is_ready else unready}
         if not self.access.needs_keys:
             # Without a key, this path answers everybody.
             body["resting"] = resting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 
-from dragoman.pipeline import Report
+from dragoman.pipeline.report import Report
 
 _HELP = {
     "dragoman_exchanges_total": "Exchanges by wire of the client and by end.",

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import translate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +22,6 @@ from dragoman.client.rate_limit import RateLimiter
 from dragoman.client.retry import Breakers, Retries
 from dragoman.client.transport import Transport
 from dragoman.errors import ConfigError, DragomanError, UnknownModel
-from dragoman.pipeline import Backend
 from dragoman.pipeline.signatures import restore_reasoning
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.server.models import ModelEntry
@@ -36,6 +35,9 @@ from dragoman.server.settings import (
     named_endpoints,
 )
 from dragoman.types import FAILURE_CAUSES, Failure, Image, Request, ToolResult
+
+if TYPE_CHECKING:
+    from dragoman.pipeline import Backend
 
 _is_small = re.compile(r"haiku|mini|nano|flash-lite|small|lite\b", re.IGNORECASE).search
 """Names of models that agent programs use for work in the background."""
@@ -177,6 +179,8 @@ class Chosen(Struct, frozen=True):
 
     def backends(self, login: str | None = None, betas: str = "") -> list[Backend]:
         """Return how each endpoint is asked. `login` is the key of the client, `betas` its header of this name."""
+        from dragoman.pipeline import Backend
+
         settings = self.route.settings
         trust = "compat" if settings.profile == "passthrough" else settings.profile
         return [

@@ -408,6 +408,10 @@ class Codec(ABC):
     def open_reader(self, sent: Prepared | None) -> Reader:
         return self.reader(self.name, sent, self.quirks)
 
+    def read_body(self, body: JsonObject, sent: Prepared) -> list[Event]:
+        """Return the events of a whole reply to a request."""
+        return self.open_reader(sent).read_whole(body)
+
     def decode_reply(self, body: JsonObject | bytes | str, sent: Prepared | None = None) -> Reply:
         """Decode a whole body to a reply. An error body gives a reply with `failure`."""
         return fold(self.open_reader(sent).read_whole(as_object(body, parse_frame)))

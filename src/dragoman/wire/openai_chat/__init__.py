@@ -13,7 +13,7 @@ from dragoman.events import Event
 from dragoman.stage import Stage
 from dragoman.types import JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import IdRule
-from dragoman.wire.codec import Codec, Draft, Offer
+from dragoman.wire.codec import Codec, Draft, Offer, Prepared
 from dragoman.wire.failures import Loss
 from dragoman.wire.history import HistoryRules
 from dragoman.wire.openai_chat import client, parts, server
@@ -73,6 +73,10 @@ class OpenAIChat(Codec):
         if self.quirks.standard_fields_only:
             return client.keep_documented(body, dialect, self.quirks, losses)
         return body
+
+    def read_body(self, body: JsonObject, sent: Prepared) -> list[Event]:
+        plain = client.read_plain(body, self.name, sent)
+        return plain if plain is not None else super().read_body(body, sent)
 
     # ---- server -------------------------------------------------------------------------------------------------
 
