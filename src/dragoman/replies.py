@@ -89,42 +89,42 @@ class ReplyFolder:
         self._failure: Failure | None = None
 
     def add(self, event: Event) -> None:
-        if isinstance(event, ArgumentsDelta):
+        if type(event) is ArgumentsDelta:
             return  # a preview of `CallEnded`
         if isinstance(event, TextDelta):
             self._grow("text", event.text)
-        elif isinstance(event, ThinkingDelta):
+        elif type(event) is ThinkingDelta:
             self._grow("thinking", event.text)
-        elif isinstance(event, PartEnded):
+        elif type(event) is PartEnded:
             if self._kind != event.kind:
                 self._close()
                 self._kind = event.kind
             self._close(event.extra)
-        elif isinstance(event, CallStarted):
+        elif type(event) is CallStarted:
             self._close()
             self._calls[event.index] = len(self._parts)
             self._parts.append(event)
-        elif isinstance(event, CallEnded):
+        elif type(event) is CallEnded:
             self._settle(event.index, event.call)
-        elif isinstance(event, CallBroken):
+        elif type(event) is CallBroken:
             self._break(event)
         else:
             self._add_rare(event)
 
     def _add_rare(self, event: Event) -> None:
-        if isinstance(event, PartReceived):
+        if type(event) is PartReceived:
             self._close()
             self._parts.append(event.part)
-        elif isinstance(event, UsageReported):
+        elif type(event) is UsageReported:
             self._usage = event.usage
-        elif isinstance(event, ReplyStarted):
+        elif type(event) is ReplyStarted:
             self._model, self._id = event.model, event.id
-        elif isinstance(event, ReplyFailed):
+        elif type(event) is ReplyFailed:
             self._failure = event.failure
-        elif isinstance(event, CallRefused):
+        elif type(event) is CallRefused:
             if event.index in self._calls:
                 self._refused.add(self._calls[event.index])
-        elif isinstance(event, ReplyEnded):
+        elif type(event) is ReplyEnded:
             self._stop, self._extra = event.stop, event.extra
             if event.parts is not None:
                 self._close()

@@ -172,6 +172,16 @@ def _spell(names: tuple[str, ...]) -> _Spellings:
     return _spell_again(names) if sum(map(len, names)) <= _MOST_KEPT else _Spellings(names)
 
 
+class SharedTools(list[Tool]):
+    """Tools that nobody changes: requests with equal tools have the same list, and share what is derived from it."""
+
+    __slots__ = ("derived",)
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        super().__init__(tools)
+        self.derived: dict[Any, Any] = {}
+
+
 class Toolset:
     """The offered tools, normalised once. Pass it to a parser instead of a list to avoid a second normalisation."""
 

@@ -491,6 +491,8 @@ def load(raw: str | Mapping[str, Any] | None, tool: object = None, *, drop_extra
     if not schema:
         # There is no schema: every object is valid.
         return Loaded(value, repairs)
+    if not drop_extra and fits_plainly(value, schema):
+        return Loaded(value, repairs)
     coerced = coerce(value, schema, drop_extra=drop_extra)
     return Loaded(coerced.value, repairs, coerced.changes, tuple(find_faults(coerced.value, schema)))
 

@@ -42,7 +42,7 @@ from dragoman.replies import ReplyFolder
 from dragoman.secrets.exchanges import RequestRedactors
 from dragoman.types import FAILURE_CAUSES, Failure, Reply, Request
 from dragoman.wire.codec import Codec
-from dragoman.wire.values import write
+from dragoman.wire.values import write_bytes
 
 # --------------------------------------------------------------------------------------------------------------------
 # The URL of a request: the base URL with its placeholders filled, and the path of the wire.
@@ -194,6 +194,7 @@ class Client(_Asker):
         self._environment = os.environ if environment is None else environment
         self.endpoint = providers.resolve(endpoint) if isinstance(endpoint, str) else endpoint
         self.codec = codec_for(self.endpoint)
+        self.codec.is_shared = True
         self.timeouts = timeouts or Timeouts()
         self.retries = retries or Retries()
         self._transport = transport if transport is None or fits(transport, self.endpoint) else None
@@ -208,6 +209,7 @@ class Client(_Asker):
         self._debugger = Debugger(writer) if writer is not None else None
         self._clock, self._calendar, self._sleep, self._random = clock, calendar, sleep, random
         self._base = ""
+        self._address: tuple[tuple[str, bool], tuple[str, str]] = (("", False), ("", ""))
 
     def __repr__(self) -> str:
         return f"<client of {self.model}>"
@@ -267,6 +269,34 @@ class Client(_Asker):
             yield [RequestRetried(attempt, decision.wait, failure, plan.model)]
             await self._sleep(decision.wait)
 
+    async def fetch(
+        self, request: Request, *, deadline: float | None = None
+    ) -> tuple[list[RequestPrepared | RequestRetried], list[Event]]:
+        """Return what `stream` yields for a whole reply: the events of the client, and those of the reply."""
+        plan = self._plan(request, whole=True)
+        notices: list[RequestPrepared | RequestRetried] = [
+            RequestPrepared(plan.prepared.losses, len(plan.request.body), plan.model)
+        ]
+        attempt = 0
+        while True:
+            attempt += 1
+            received: list[Event] = []
+            exchange = self._open(plan, deadline)
+            try:
+                while (events := await exchange.next()) is not None:
+                    received += events
+            finally:
+                await exchange.close()
+            failed = [event.failure for event in received if type(event) is ReplyFailed]
+            if not failed or _delivers(received):
+                return notices, received
+            failure = failed[0]
+            decision = self._decide(failure, attempt, deadline)
+            if decision.wait is None:
+                return notices, _explain(received, decision.why)
+            notices.append(RequestRetried(attempt, decision.wait, failure, plan.model))
+            await self._sleep(decision.wait)
+
     async def send_raw(self, request: HttpRequest) -> HttpResponse:
         """Send a request to the endpoint with its key, unchanged otherwise. The caller reads and closes the answer.
 
@@ -304,10 +334,17 @@ class Client(_Asker):
             "User-Agent": USER_AGENT,
             **self._headers,
         }
-        url = address_of(self._base, self.endpoint, self.codec, model, stream=not whole)
-        origin = "/".join(url.split("/", 3)[:3])
-        http = HttpRequest("POST", url, headers, write(body).encode())
+        url, origin = self._find_address(model, whole)
+        http = HttpRequest("POST", url, headers, write_bytes(body))
         return Plan(http, prepared, whole, f"{self.endpoint.provider.name}:{model}", origin)
+
+    def _find_address(self, model: str, whole: bool) -> tuple[str, str]:
+        """Return the URL of a request and its origin. Nearly all requests of a client have the same."""
+        asked = (model, whole)
+        if self._address[0] != asked:
+            url = address_of(self._base, self.endpoint, self.codec, model, stream=not whole)
+            self._address = (asked, (url, "/".join(url.split("/", 3)[:3])))
+        return self._address[1]
 
     def _settle(self) -> None:
         """Determine the URL, the key and the transport, once. Raises errors that the caller has to fix."""
@@ -334,15 +371,13 @@ class Client(_Asker):
         return decide(self.retries, failure, attempt, delivered=False, now=now, deadline=deadline, draw=draw)
 
 
-_FRAME = (ReplyStarted, UsageReported, ReplyFailed, ReplyEnded)
+_FRAME = frozenset({ReplyStarted, UsageReported, ReplyFailed, ReplyEnded})
 
 
 def _delivers(events: list[Event]) -> bool:
     """Whether the events contain output that another attempt would repeat."""
-    return any(not isinstance(event, _FRAME) for event in events) or (
-        any(isinstance(event, ReplyEnded) for event in events)
-        and not any(isinstance(event, ReplyFailed) for event in events)
-    )
+    kinds = set(map(type, events))
+    return not kinds <= _FRAME or (ReplyEnded in kinds and ReplyFailed not in kinds)
 
 
 def _explain(events: list[Event], why: str) -> list[Event]:

@@ -226,7 +226,7 @@ class AnswerReader(Struct, eq=False):
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         body = parse_frame(data)
         if isinstance(body, dict):
-            return self.codec.open_reader(self.prepared).read_whole(body)
+            return self.codec.read_body(body, self.prepared)
         if not self.whole and b"\n" in data.strip():
             # Some proxies of Ollama declare a stream as JSON.
             stage = self.codec.reply_stream(self.prepared)
@@ -347,7 +347,8 @@ class Exchange(Struct, eq=False):
             self._record = Record(request, scrubber)
         try:
             self._check_deadline()
-            response = self._response = await self.within(self.transport.send(request, self.timeouts))
+            sent = self.transport.send(request, self.timeouts)
+            response = self._response = await (sent if self.deadline is None else self.within(sent))
         except TransportFault as fault:
             self._note = f"{fault.kind}: {fault.message}"
             raise
@@ -445,7 +446,7 @@ class Attempt(Struct, eq=False):
         if self._slot is not None:
             self._count_tokens(self._slot, events)
         # An end event always follows a failure event.
-        if len(events) > 1:
+        if len(events) > 1 and ReplyFailed in map(type, events):
             events = [self._look(event) if type(event) is ReplyFailed else event for event in events]
         return events
 
@@ -480,7 +481,8 @@ class Attempt(Struct, eq=False):
             return Failure("overloaded", message, code="circuit_open", retry_after=wait)
         self._counted = True
         try:
-            request = await self.exchange.within(self.auth.sign(self.plan.request))
+            signed = self.auth.sign(self.plan.request)
+            request = await (signed if self.exchange.deadline is None else self.exchange.within(signed))
             scrubber = self.scrubbers.knowing(self.auth.secrets)
             response = await self.exchange.send(request, scrubber)
         except TransportFault as fault:

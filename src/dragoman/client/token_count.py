@@ -15,8 +15,6 @@ from dragoman.client import portal
 from dragoman.client.keys import Secret
 from dragoman.client.models import SHORT, MetadataClient, join_query
 from dragoman.client.transport import Timeouts, Transport, TransportFault
-from dragoman.extraction.responses import read_messages
-from dragoman.extraction.tool_mode import choose_tool_mode, compose
 from dragoman.providers import Endpoint
 from dragoman.providers.definitions import codec_for
 from dragoman.providers.tokens import Estimate
@@ -116,6 +114,9 @@ async def acount_tokens(
     Anthropic, Gemini, OpenAI's Responses API and vLLM count it themselves. Otherwise, or if the endpoint does not
     answer, it is an estimate.
     """
+    from dragoman.extraction.responses import read_messages
+    from dragoman.extraction.tool_mode import choose_tool_mode, compose
+
     endpoint = providers.resolve(model, base_url=base_url) if isinstance(model, str) else model
     head = [Message("system", [Text(system)])] if system else []
     if isinstance(prompt, str):

@@ -24,7 +24,6 @@ from dragoman.errors import ConfigError, DragomanError, InvalidTool, did_you_mea
 from dragoman.own_code import note_code
 from dragoman.policy import covers, read_rule
 from dragoman.policy.patterns import matches_name
-from dragoman.tools import tool_from, tools_in
 from dragoman.types import Tool
 
 ENTRY_POINTS = "dragoman.tools"
@@ -192,6 +191,8 @@ def _tools_of(module: ModuleType, source: str) -> list[Tool]:
     listed = vars(module).get(LIST)
     if listed is not None:
         return _many(listed, f"{source}, {LIST}")
+    from dragoman.tools import tools_in
+
     found = _guarded(lambda: tools_in(vars(module)), source)
     if not found:
         raise ConfigError(
@@ -216,6 +217,8 @@ def _many(value: Any, source: str) -> list[Tool]:
 
 
 def _one(value: Any, source: str) -> Tool:
+    from dragoman.tools import tool_from
+
     made = _guarded(lambda: tool_from(value), source)
     if isinstance(value, Mapping) and made.run is None:
         raise InvalidTool(f"{source}: tool {made.name!r} has nothing to run", hint="give the dict a `run`")

@@ -8,15 +8,31 @@ no calls.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dragoman.extraction.echo import EchoIndex
-from dragoman.extraction.judge import Extraction, Extractor, Settings, ToolNames, settle
-from dragoman.extraction.mistakes import as_result, explain_invalid
-from dragoman.extraction.responses import ConversationContext, receive
-from dragoman.extraction.suspects import Suspect
-from dragoman.extraction.trust import Profile, get_profile
-from dragoman.types import Message
+if TYPE_CHECKING:
+    from dragoman.extraction.echo import EchoIndex
+    from dragoman.extraction.judge import Extraction as Extraction
+    from dragoman.extraction.judge import Extractor as Extractor
+    from dragoman.extraction.mistakes import as_result as as_result
+    from dragoman.extraction.mistakes import explain_invalid as explain_invalid
+    from dragoman.extraction.responses import ConversationContext as ConversationContext
+    from dragoman.extraction.suspects import Suspect as Suspect
+    from dragoman.extraction.trust import Profile
+    from dragoman.types import Message
+else:
+    from dragoman import export_lazily
+
+    # Code that needs only a trust profile does not load the parsers of all formats.
+    _, __getattr__, __dir__ = export_lazily(
+        __name__,
+        {
+            "dragoman.extraction.judge": "Extraction Extractor",
+            "dragoman.extraction.mistakes": "as_result explain_invalid",
+            "dragoman.extraction.responses": "ConversationContext",
+            "dragoman.extraction.suspects": "Suspect",
+        },
+    )
 
 __all__ = [
     "ConversationContext",
@@ -29,7 +45,8 @@ __all__ = [
     "extractor",
 ]
 
-Conversation = Iterable[Message | Mapping[str, Any]] | EchoIndex | ConversationContext | None
+if TYPE_CHECKING:
+    Conversation = Iterable[Message | Mapping[str, Any]] | EchoIndex | ConversationContext | None
 
 
 def extract(
@@ -57,6 +74,9 @@ def extract(
     of the model opens it: calls before the closing tag are drafts, and a reply without that tag has no reasoning.
     With `text_calls=False`, no text is read as a call: only calls in fields of the wire count.
     """
+    from dragoman.extraction.judge import settle
+    from dragoman.extraction.responses import receive
+
     stage = extractor(
         capabilities,
         tools=tools,
@@ -91,6 +111,10 @@ def extractor(
     text_calls: bool = True,
 ) -> Extractor:
     """Return a Stage for a streamed reply. It takes text or the events of a wire; `.extraction` is set at the end."""
+    from dragoman.extraction.judge import Extractor, Settings, ToolNames
+    from dragoman.extraction.responses import ConversationContext
+    from dragoman.extraction.trust import get_profile
+
     book = ToolNames(tools, aliases)
     if not isinstance(conversation, ConversationContext):
         conversation = ConversationContext(conversation, book.offered, include_user=include_user)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -15,13 +15,17 @@ from dragoman.args.decoder import Undecodable, raw_decode
 from dragoman.args.loader import load
 from dragoman.errors import nearest
 from dragoman.events import (
+    ArgumentsDelta,
     CallBroken,
     CallEnded,
     CallRefused,
+    CallStarted,
     Event,
     MarkerDropped,
+    PartEnded,
     ReplyEnded,
     ReplyFailed,
+    ReplyStarted,
     TextDelta,
     ThinkingDelta,
     UsageReported,
@@ -82,9 +86,11 @@ class ToolNames:
     """
 
     def __init__(self, tools: Toolset | Iterable[object] | None, aliases: Mapping[str, str] | None = None) -> None:
-        self.offered = Toolset.of(tools)
+        self.tools = self.offered = Toolset.of(tools)
         self._aliases: dict[str, Tool] = {}
-        for alias, name in (aliases or {}).items():
+        if not aliases:
+            return
+        for alias, name in aliases.items():
             tool = self.offered.find(name) if self.offered is not None else None
             if tool is not None and (self.offered is None or self.offered.find(alias) is None):
                 self._aliases[alias] = tool
@@ -366,6 +372,8 @@ class Judge:
             self._settle(Candidate(call, "native"))
         for broken in received.invalid:
             self._invalid.append(self._identify(broken))
+        if not events and not self._refused:
+            return Extraction(received.text, received.thinking, self._calls, [], self._invalid, "", self._suspects)
         kept = {}
         for candidate in without_previews(find_candidates(received.text, events)):
             kept[id(candidate.call)] = self._settle(candidate, is_cut=received.is_cut)
@@ -540,6 +548,11 @@ def _settle_opened(received: ParsedResponse, events: Iterable[Event] | None, set
 # The same verdicts for a streamed reply.
 
 
+def _is_plain(text: str, settings: Settings) -> bool:
+    """Whether a parser would only pass on a text in which no calls are searched for."""
+    return settings.nonce is None and plan_for(settings.format, more_thinking=True).is_plain(text)
+
+
 def _join_texts(events: list[Event]) -> list[Event]:
     """Return the events with each run of text in one piece: the judge looks at every event several times."""
     joined: list[Event] = []
@@ -560,6 +573,11 @@ def _join_texts(events: list[Event]) -> list[Event]:
 RECOVERED = "failed_generation"
 """The repair of a call that was read out of a failure."""
 _LAST = (UsageReported, ReplyFailed, ReplyEnded)
+_PLAIN_REPLY = frozenset(
+    {ReplyStarted, ThinkingDelta, TextDelta, PartEnded, CallStarted, ArgumentsDelta, CallEnded}
+    | {UsageReported, ReplyEnded}
+)
+"""The events of a reply in which nothing failed and every call can be read."""
 
 
 class Extractor:
@@ -610,6 +628,25 @@ class Extractor:
             return []
         return [piece]
 
+    def read_native(self, events: Sequence[Event]) -> bool:
+        """Read a whole reply with native calls whose text needs no parser. Return False if it is not such a reply.
+
+        Text beside native calls is never searched for calls, so only reasoning in it would need the parser.
+        """
+        settings, kinds = self.settings, set(map(type, events))
+        if CallEnded not in kinds or not kinds <= _PLAIN_REPLY or not settings.native or settings.self_contained:
+            return False
+        text = "".join([event.text for event in events if type(event) is TextDelta])
+        if text and (settings.opens_thinking or settings.starts_in_thinking or not _is_plain(text, settings)):
+            return False
+        calls = tuple([event.call for event in events if type(event) is CallEnded])
+        if not all([call.complete for call in calls]):
+            return False
+        thinking = "".join([event.text for event in events if type(event) is ThinkingDelta])
+        self._wire, self._texts = list(events), [text]
+        self.extraction = Judge(settings).judge(ParsedResponse(text, thinking, calls), [])
+        return True
+
     def _feed_text(self, text: str) -> list[Event]:
         self._texts.append(text)
         if self._parser is None:
@@ -632,6 +669,11 @@ class Extractor:
     def received(self) -> str:
         """The text so far."""
         return "".join(self._texts)
+
+    @property
+    def wire_events(self) -> Sequence[Event]:
+        """The events of the wire so far, before the extraction."""
+        return self._wire
 
     @property
     def reply(self) -> Reply:

@@ -67,7 +67,7 @@ class ConversationContext:
     def ids(self) -> frozenset[str]:
         """The ids of all calls so far."""
         for message in self._messages[self._identified :]:
-            self._ids.update(part.id for part in message.parts if isinstance(part, ToolCall | InvalidCall))
+            self._ids.update([part.id for part in message.parts if isinstance(part, ToolCall | InvalidCall)])
         self._identified = len(self._messages)
         return frozenset(self._ids)
 
@@ -89,6 +89,9 @@ def read_messages(conversation: Iterable[Message | Mapping[str, Any]]) -> list[M
     """Return messages from messages, from dicts in the form of any wire, or from objects of the official clients."""
     messages: list[Message] = []
     for entry in conversation:
+        if type(entry) is Message:
+            messages.append(entry)
+            continue
         dump = getattr(entry, "model_dump", None)
         plain = dump() if callable(dump) else entry
         if isinstance(plain, Message):

@@ -6,7 +6,7 @@ import html
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Literal, NamedTuple
 
 from dragoman.characters import unescape_html
@@ -174,32 +174,42 @@ _FRAMES = r"<\|[^<>|\n]{0,40}(?:end|eot|eom|eos|start)[^<>|\n]{0,40}\|>|</s>|<eo
 """Tokens before and after a turn, which belong to nothing else."""
 _FENCES = rf"^ {{0,3}}(?P<fence>`{{3,}}|~{{3,}})[ \t{{.]{{0,4}}(?:{_NAMES})\b[^`\n]*$"
 _ENVELOPES = r"<<[ \t]{0,3}result[ \t]+(?P<boundary>[^\s<>]{1,128})[^<>\n]{0,400}>>"
-_strong_mark = re.compile(
+_STRONG_MARK = (
     rf"(?P<envelope>{_ENVELOPES})|{_TAGS}|{_SQUARES}|(?P<lead>(?:(?:{_FRAMES})\s{{0,20}}){{0,3}})(?:(?P<token>{_TOKENS})|(?P<turn>{_TURNS}))"
-    rf"|{_FENCES}",
-    re.IGNORECASE | re.MULTILINE,
+    rf"|{_FENCES}"
 )
-_any_mark = re.compile(
-    rf"{_strong_mark.pattern}|<\s{{0,3}}(?P<weak_tag>{_WEAK_NAMES})(?:\s[^<>]{{0,400}})?/?>"
+_ANY_MARK = (
+    rf"{_STRONG_MARK}|<\s{{0,3}}(?P<weak_tag>{_WEAK_NAMES})(?:\s[^<>]{{0,400}})?/?>"
     rf"|^ {{0,3}}(?P<weak_fence>`{{3,}}|~{{3,}})[ \t]{{0,3}}(?:{_WEAK_NAMES})[ \t]*$"
     rf"|^[ \t]{{0,20}}(?P<label>(?:observation|{_NAMES})[ \t]{{0,3}}:(?!//))"
-    rf'|(?P<message>\{{\s{{0,20}}"(?:role|type)"\s{{0,20}}:\s{{0,20}}"(?:{_ROLES}|function_call_output)")',
-    re.IGNORECASE | re.MULTILINE,
+    rf'|(?P<message>\{{\s{{0,20}}"(?:role|type)"\s{{0,20}}:\s{{0,20}}"(?:{_ROLES}|function_call_output)")'
 )
-_closing_tag = re.compile(rf"<\s{{0,3}}/\s{{0,3}}{_PREFIX}({_NAMES}|{_WEAK_NAMES})\s{{0,3}}>", re.IGNORECASE)
-_closing_square = re.compile(rf"\[\s{{0,3}}/\s{{0,3}}({_NAMES}|inst)\s{{0,3}}\]", re.IGNORECASE)
+_CLOSING_TAG = rf"<\s{{0,3}}/\s{{0,3}}{_PREFIX}({_NAMES}|{_WEAK_NAMES})\s{{0,3}}>"
+_CLOSING_SQUARE = rf"\[\s{{0,3}}/\s{{0,3}}({_NAMES}|inst)\s{{0,3}}\]"
 _OWN_TURNS = (
     rf"(?:<\|{_OWN_ROLES}(?:_token)?\|>|{_STARTS}[ \t]{{0,4}}{_OWN_ROLES}\b(?:<\|[^<>|\n]{{1,60}}\|>|\|\]|</role>)?)"
 )
 _WORD_END = r"(?:end|eot|eom|eos|return|endof[a-z]{1,12})"
-_ends = re.compile(
+_ENDS = (
     rf"(?:<\|(?![^<>|\n]*(?:header|of_role))(?:[^<>|\n]{{0,40}}[^<>|\na-z])?{_WORD_END}(?:[^<>|\na-z][^<>|\n]{{0,40}})?\|?>"
     r"|</s>|<(?:seed:)?eos>|<end_of_turn>|<(?:turn|tool_response)\|>|\[e~\[|\[\|endofturn\|\]"
     rf"|<end_(?:of_)?(?:{_NAMES})>|\[/(?:{_NAMES})\]"
-    rf"|(?={_OWN_TURNS}))",
-    re.IGNORECASE,
+    rf"|(?={_OWN_TURNS}))"
 )
-_tail = re.compile(rf"(?:\s{{0,20}}(?:{_OWN_TURNS}|{_FRAMES}))*", re.IGNORECASE).match
+_TAIL = rf"(?:\s{{0,20}}(?:{_OWN_TURNS}|{_FRAMES}))*"
+
+
+@cache
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Compile one of the long patterns above on first use: together they take a tenth of a second."""
+    return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+
+
+def compile_marks() -> None:
+    """Compile the patterns, so that the first reply with an invented result does not wait for them."""
+    for pattern in (_STRONG_MARK, _ANY_MARK, _CLOSING_TAG, _CLOSING_SQUARE, _ENDS, _TAIL):
+        _compile(pattern)
+
 
 _paragraph_end = re.compile(r"(?=\n[ \t]*\n|\n[ \t]*(?:thought|action|final answer)[ \t]*:)", re.IGNORECASE)
 
@@ -247,7 +257,7 @@ class _Search:
 
     def find(self) -> Iterator[tuple[int, int]]:
         place = 0
-        search = (_any_mark if self._beside_calls else _strong_mark).search
+        search = _compile(_ANY_MARK if self._beside_calls else _STRONG_MARK).search
         while (mark := search(self._seen, place)) is not None:
             place = mark.end()
             start = max(mark.start(), mark.end("lead"))
@@ -258,7 +268,7 @@ class _Search:
             if end is None and is_first:
                 end = len(self._seen)
             if end is not None:
-                place = _tail(self._seen, end).end()  # type: ignore[union-attr]  # it matches nothing as well
+                place = _compile(_TAIL).match(self._seen, end).end()  # type: ignore[union-attr]  # it matches nothing as well
                 origin = self._view.origin(place) if place < len(self._seen) else len(self._lines)
                 yield self._view.origin(mark.start()), origin
 
@@ -299,14 +309,14 @@ class _Search:
         if groups.get("message"):
             return self._read_json(mark.start()) if is_first else None
         if mark["token"] or mark["turn"]:
-            return self._search(_ends, mark.end())
+            return self._search(_compile(_ENDS), mark.end())
         if mark.group().endswith("/>"):
             return mark.end()
         name = _squeeze((mark["tag"] or groups.get("weak_tag") or mark["square"]).lower())
         if mark["square"]:
             name = "toolresult" if name == "toolcontent" else name
-            return self._find_closer(_closing_square, name, mark.end())
-        return self._find_closer(_closing_tag, name, mark.end())
+            return self._find_closer(_compile(_CLOSING_SQUARE), name, mark.end())
+        return self._find_closer(_compile(_CLOSING_TAG), name, mark.end())
 
     def _search(self, pattern: re.Pattern[str], place: int) -> int | None:
         if pattern.pattern in self._missing:

@@ -14,10 +14,11 @@ from msgspec.structs import replace
 from dragoman import formats
 from dragoman.errors import CannotExpress, ConfigError
 from dragoman.events import CallBroken, CallEnded, CallRefused, Event
-from dragoman.extraction import ConversationContext, Extraction, Extractor, extractor
+from dragoman.extraction import ConversationContext, Extraction, Extractor
+from dragoman.extraction.judge import Settings, ToolNames
 from dragoman.extraction.text_history import render_history, write_examples
 from dragoman.extraction.text_results import STOP_SEQUENCES, explain_results
-from dragoman.extraction.trust import Profile
+from dragoman.extraction.trust import Profile, get_profile
 from dragoman.formats import Format
 from dragoman.formats.prompt import Layout, sample_calls
 from dragoman.providers import Endpoint
@@ -276,6 +277,9 @@ class ComposedRequest(Struct, frozen=True):
     """The requested tool choice."""
 
 
+_AUTO = Choice()
+
+
 def check_text_calls(tool_mode: ToolModeName, *, text_calls: bool) -> None:
     """Raise ConfigError for text mode without calls in text."""
     if tool_mode == "text" and not text_calls:
@@ -363,12 +367,13 @@ def compose(
     if wire in wires.ROWS:
         # The messages are the whole conversation, so nobody else has to store it.
         given = wires.get(wire).keep_history(given)
-    choice = read_choice(given) or Choice()
+    choice = read_choice(given) or _AUTO
     conversation = list(messages)
-    _check_choice(choice, chosen_mode)
-    if _needs_grammar(choice, chosen_mode):
-        # The same tools in the prompt, where a grammar can constrain the reply.
-        chosen_mode = rechoose(chosen_mode, "text")
+    if choice is not _AUTO:
+        _check_choice(choice, chosen_mode)
+        if _needs_grammar(choice, chosen_mode):
+            # The same tools in the prompt, where a grammar can constrain the reply.
+            chosen_mode = rechoose(chosen_mode, "text")
     if is_written_as_text(conversation, chosen_mode):
         return _compose_text(conversation, chosen_mode, given, choice, nonce, boundaries)
     tools = list(chosen_mode.known)
@@ -416,7 +421,9 @@ def is_written_as_text(
     messages: Sequence[Message], chosen_mode: ToolMode, options: Mapping[str, Any] | None = None
 ) -> bool:
     """Whether the request contains calls and results as text: such a request needs boundaries."""
-    if chosen_mode.mode == "text" or _needs_grammar(read_choice(options or {}) or Choice(), chosen_mode):
+    if chosen_mode.mode == "text":
+        return True
+    if options and options.get("tool_choice") and _needs_grammar(read_choice(options) or _AUTO, chosen_mode):
         return True
     return not chosen_mode.endpoint.capabilities.native_tool_calls and any(
         isinstance(part, ToolCall | InvalidCall | ToolResult) for message in messages for part in message.parts
@@ -554,17 +561,20 @@ def open_reader(
 ) -> Extractor:
     """Return a Stage for the events of the reply. Its output can be displayed, and `.extraction` is the verdict."""
     chosen_mode = composed.chosen_mode
-    return extractor(
-        chosen_mode.endpoint.capabilities,
-        tools=chosen_mode.tools,
-        trust=chosen_mode.trust,
-        conversation=conversation,
+    endpoint, book = chosen_mode.endpoint, ToolNames(chosen_mode.tools, chosen_mode.aliases)
+    if not isinstance(conversation, ConversationContext):
+        conversation = ConversationContext(conversation, book.offered)
+    settings = Settings(
+        get_profile(chosen_mode.trust),
+        book,
+        conversation,
+        endpoint.capabilities.native_tool_calls,
         nonce=composed.nonce,
         family=chosen_mode.family,
-        aliases=chosen_mode.aliases,
-        opens_thinking=chosen_mode.endpoint.profile.opens_thinking,
+        opens_thinking=endpoint.profile.opens_thinking,
         text_calls=chosen_mode.text_calls,
     )
+    return Extractor(settings)
 
 
 def answer_parts(parts: Iterable[Part], text: str, calls: Iterable[ToolCall | InvalidCall]) -> list[Part]:

@@ -8,7 +8,6 @@ from typing import Literal
 from msgspec import Struct
 
 from dragoman.errors import ConfigError, nearest
-from dragoman.formats import NONCE, STALE_NONCE
 from dragoman.types import Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -40,6 +39,9 @@ def find_level(call: ToolCall, region: str, family: Collection[str] | None = Non
         return "T5"
     if region in _NEVER:
         return "T0"
+    # Loaded with the parsers, which found the call.
+    from dragoman.formats import NONCE, STALE_NONCE
+
     written = provenance.format if provenance is not None else ""
     if written == NONCE:
         return "T4"

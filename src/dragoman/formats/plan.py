@@ -447,6 +447,13 @@ class Plan:
         """Whether there are formats without a marker, which the parser tries where a message or a line begins."""
         return self.lines.gated or bool(self.message_entries)
 
+    def is_plain(self, text: str) -> bool:
+        """Whether a whole text contains no marker, neither inside nor as the first word of a line."""
+        if self.ungated.markers.find(text, 0, final=True) is not None:
+            return False
+        words = self.lines.words
+        return words is None or words.at(text, len(text) - len(text.lstrip()), final=True)[0] is None
+
     @property
     def first_thinking_end(self) -> str:
         return next(iter(self.thinking.values()), "</think>")

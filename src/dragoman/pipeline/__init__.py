@@ -6,8 +6,23 @@ judged. `Report` tells what was done.
 
 from __future__ import annotations
 
-from dragoman.pipeline.exchange import Backend, Exchange
-from dragoman.pipeline.report import Report
-from dragoman.pipeline.translator import ReplyTranslator, Verdict
+from typing import TYPE_CHECKING
 
-__all__ = ["Backend", "Exchange", "ReplyTranslator", "Report", "Verdict"]
+if TYPE_CHECKING:
+    from dragoman.pipeline.exchange import Backend as Backend
+    from dragoman.pipeline.exchange import Exchange as Exchange
+    from dragoman.pipeline.report import Report as Report
+    from dragoman.pipeline.translator import ReplyTranslator as ReplyTranslator
+    from dragoman.pipeline.translator import Verdict as Verdict
+else:
+    from dragoman import export_lazily
+
+    # A gateway listens before it has loaded the parsers of all formats.
+    __all__, __getattr__, __dir__ = export_lazily(
+        __name__,
+        {
+            "dragoman.pipeline.exchange": "Backend Exchange",
+            "dragoman.pipeline.report": "Report",
+            "dragoman.pipeline.translator": "ReplyTranslator Verdict",
+        },
+    )

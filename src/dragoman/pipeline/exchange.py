@@ -37,7 +37,7 @@ from dragoman.pipeline.translator import ReplyTranslator, Verdict
 from dragoman.providers import Endpoint, Fact
 from dragoman.providers.facts import MOST_CHARACTERS_PER_TOKEN, learn_from_failure
 from dragoman.replies import add_usage, fold
-from dragoman.toolset import Toolset
+from dragoman.toolset import SharedTools, Toolset
 from dragoman.types import (
     FAILURE_CAUSES,
     Failure,
@@ -55,6 +55,9 @@ from dragoman.types import (
 )
 
 _MOST_SEARCHES = 4
+_MOST_CHOICES = 16
+"""The endpoints for which the choice of tools is kept, for each list of tools."""
+_NOTHING = Usage()
 _BOUNDARIES = 512
 """The most turns with results in one conversation in text."""
 
@@ -106,7 +109,7 @@ class Exchange:
         self._clock = clock
         self._began = clock()
         self._usage = Usage()
-        self._whole = False
+        self._repairs = 0
         self._finder: Tool | None = None
         self._searches = 0
 
@@ -117,16 +120,27 @@ class Exchange:
 
     async def ask(self) -> Reply:
         """Return the whole reply."""
-        self._whole = True
-        events = [event async for batch in self._open() for event in batch]
+        events: list[Event] = []
+        messages: list[Message] | None = self._read_history()
+        while messages is not None:
+            composed = self._prepare(messages)
+            if not isinstance(composed, ComposedRequest):
+                events += composed
+                break
+            translator = self._open_translator(composed, messages)
+            ready, verdict = translator.translate(await self._fetch(composed))
+            self._delivered = self._delivered or bool(ready)
+            ended, messages = self._go_on(verdict, composed, messages)
+            events += ready
+            events += ended
+        if self.report.wire in SIGNED:
+            signer = ReasoningSigner(self.report.wire)
+            events = [each for event in events for each in signer.feed(event)]
         return fold(events)
 
     def stream(self) -> AsyncGenerator[list[Event]]:
         """Yield the events of the reply, in the order in which the client receives them."""
         self.report.streamed = True
-        return self._open()
-
-    def _open(self) -> AsyncGenerator[list[Event]]:
         return self._sign() if self.report.wire in SIGNED else self._translate()
 
     async def _sign(self) -> AsyncGenerator[list[Event]]:
@@ -139,40 +153,45 @@ class Exchange:
     # ---- turns ------------------------------------------------------------------------------------------------------
 
     async def _translate(self) -> AsyncGenerator[list[Event]]:
-        messages = self._read_history()
-        turns = 0
-        while True:
-            try:
-                composed = self._compose(messages)
-            except DragomanError as error:
-                yield self._fail(Failure("bad_request", str(error), 400))
-                return
-            if (too_long := self._find_overflow(composed)) is not None:
-                yield self._fail(too_long)
+        messages: list[Message] | None = self._read_history()
+        while messages is not None:
+            composed = self._prepare(messages)
+            if not isinstance(composed, ComposedRequest):
+                yield composed
                 return
             translator = self._open_translator(composed, messages)
             async with aclosing(self._send(composed, translator)) as batches:
                 async for batch in batches:
                     self._delivered = True
                     yield batch
-            verdict = translator.close()
-            if verdict.failure is not None and not self._delivered and self._try_again(verdict.failure, composed):
-                continue
-            searched = self._search(verdict)
-            self._note(verdict)
-            if searched:
-                if verdict.events:
-                    yield verdict.events
-                messages = [*messages, *searched]
-                continue
-            if not verdict.repair or turns >= self._backend.repair_turns or verdict.failure is not None:
-                yield self._end(verdict)
-                return
-            turns += 1
-            self.report.repair_turn = verdict.why
-            if verdict.events:
-                yield verdict.events
-            messages = [*messages, verdict.message, Message.user(verdict.repair)]
+            ended, messages = self._go_on(translator.close(), composed, messages)
+            if ended:
+                yield ended
+
+    def _prepare(self, messages: list[Message]) -> ComposedRequest | list[Event]:
+        """Return the next request; the end of the reply if there can be none."""
+        try:
+            composed = self._compose(messages)
+        except DragomanError as error:
+            return self._fail(Failure("bad_request", str(error), 400))
+        too_long = self._find_overflow(composed)
+        return composed if too_long is None else self._fail(too_long)
+
+    def _go_on(
+        self, verdict: Verdict, composed: ComposedRequest, messages: list[Message]
+    ) -> tuple[list[Event], list[Message] | None]:
+        """Return what the client receives now, and the conversation of another request; None if this was the last."""
+        if verdict.failure is not None and not self._delivered and self._try_again(verdict.failure, composed):
+            return [], messages
+        searched = self._search(verdict)
+        self._note(verdict)
+        if searched:
+            return verdict.events, [*messages, *searched]
+        if not verdict.repair or self._repairs >= self._backend.repair_turns or verdict.failure is not None:
+            return self._end(verdict), None
+        self._repairs += 1
+        self.report.repair_turn = verdict.why
+        return verdict.events, [*messages, verdict.message, Message.user(verdict.repair)]
 
     def _open_translator(self, composed: ComposedRequest, messages: list[Message]) -> ReplyTranslator | _Forwarder:
         tools = composed.chosen_mode.tools
@@ -222,24 +241,21 @@ class Exchange:
 
     def _choose_mode(self, messages: list[Message]) -> ToolMode:
         """Choose the tool mode, and the tools that are described if all of them are too many."""
-        backend, tools = self._backend, Toolset.of(self._request.tools) or Toolset(())
-        endpoint = backend.client.endpoint
-        mode = choose_tool_mode(endpoint, tools, backend.tool_mode, trust=backend.trust)
-        window = endpoint.quirks.context_window or None
-        if not mode.mode or (mode.mode == "native" and window is None):
-            # A large model with native tools gets what the client sent.
-            return mode
-        offer = choose_offer(tools, limit_for(window, native=mode.mode == "native"), window=window)
-        if not len(offer.deferred) and not offer.is_compact:
-            return mode
-        if offer.why not in self.report.notes:
-            self.report.notes.append(offer.why)
-        self._finder = search_tool(tools, offer.deferred) if len(offer.deferred) else None
-        added = [self._finder] if self._finder is not None else []
-        shown, every = Toolset([*offer.shown, *added]), Toolset([*tools, *added])
-        mode = choose_tool_mode(endpoint, every, backend.tool_mode, trust=backend.trust, shown=shown)
-        found = tuple(tool for tool in found_tools(messages, tools) if not mode.shows(tool.name))
-        return replace(mode, found=found)
+        backend, tools = self._backend, self._request.tools
+        endpoint, key = backend.client.endpoint, (id(backend.client), backend.tool_mode, backend.trust)
+        kept: dict[Any, Any] = tools.derived if isinstance(tools, SharedTools) else {}
+        chosen: _ChosenTools | None = kept.get(key)
+        if chosen is None or chosen.endpoint is not endpoint:
+            if len(kept) >= _MOST_CHOICES:
+                kept.clear()
+            chosen = kept[key] = _choose_tools(endpoint, Toolset(tools), backend)
+        self._finder = chosen.finder
+        if not chosen.why:
+            return chosen.mode
+        if chosen.why not in self.report.notes:
+            self.report.notes.append(chosen.why)
+        found = found_tools(messages, chosen.tools)
+        return replace(chosen.mode, found=tuple(tool for tool in found if not chosen.mode.shows(tool.name)))
 
     def _is_search(self, event: Event) -> TypeGuard[CallEnded]:
         return isinstance(event, CallEnded) and self._finder is not None and event.call.name == self._finder.name
@@ -300,6 +316,26 @@ class Exchange:
             seed = f"{number}\0{first}".encode("utf-8", "replace")
             yield hmac.new(self._secret, seed, hashlib.sha256).hexdigest()[:12]
 
+    async def _fetch(self, composed: ComposedRequest) -> list[Event]:
+        """Send a request for a whole reply, and return its events."""
+        observer = self._backend.observer
+        if observer is not None:
+            observer.started()
+        failure: Failure | None = None
+        try:
+            notices, received = await self._backend.client.fetch(composed.request)
+            for notice in notices:
+                self._note_client(notice)
+            for event in received:
+                if type(event) is ReplyFailed:
+                    failure = event.failure
+                elif type(event) is ReplyStarted:
+                    self.reply_id = event.id
+        finally:
+            if observer is not None:
+                observer.ended(failure)
+        return received
+
     async def _send(
         self, composed: ComposedRequest, translator: ReplyTranslator | _Forwarder
     ) -> AsyncGenerator[list[Event]]:
@@ -308,7 +344,7 @@ class Exchange:
             observer.started()
         failure: Failure | None = None
         try:
-            async with aclosing(self._backend.client.stream_batches(composed.request, whole=self._whole)) as batches:
+            async with aclosing(self._backend.client.stream_batches(composed.request)) as batches:
                 async for batch in batches:
                     ready: list[Event] = []
                     for event in batch:
@@ -339,7 +375,7 @@ class Exchange:
         report = self.report
         report.add_extraction(verdict.extraction)
         report.notes += verdict.notes
-        self._usage = add_usage(self._usage, verdict.usage)
+        self._usage = verdict.usage if self._usage == _NOTHING else add_usage(self._usage, verdict.usage)
         report.usage = self._usage
         for call in verdict.calls:
             report.add_call(call)
@@ -361,6 +397,33 @@ class Exchange:
     def _fail(self, failure: Failure) -> list[Event]:
         self.report.fail(failure)
         return [ReplyFailed(failure), ReplyEnded("error")]
+
+
+class _ChosenTools(Struct, frozen=True):
+    """What an endpoint is told of the tools of a request. It does not depend on the messages."""
+
+    endpoint: Endpoint
+    tools: Toolset
+    mode: ToolMode
+    why: str = ""
+    """Why not all of them are described in full; empty if they are."""
+    finder: Tool | None = None
+
+
+def _choose_tools(endpoint: Endpoint, tools: Toolset, backend: Backend) -> _ChosenTools:
+    mode = choose_tool_mode(endpoint, tools, backend.tool_mode, trust=backend.trust)
+    window = endpoint.quirks.context_window or None
+    if not mode.mode or (mode.mode == "native" and window is None):
+        # A large model with native tools gets what the client sent.
+        return _ChosenTools(endpoint, tools, mode)
+    offer = choose_offer(tools, limit_for(window, native=mode.mode == "native"), window=window)
+    if not len(offer.deferred) and not offer.is_compact:
+        return _ChosenTools(endpoint, tools, mode)
+    finder = search_tool(tools, offer.deferred) if len(offer.deferred) else None
+    added = [finder] if finder is not None else []
+    shown, every = Toolset([*offer.shown, *added]), Toolset([*tools, *added])
+    mode = choose_tool_mode(endpoint, every, backend.tool_mode, trust=backend.trust, shown=shown)
+    return _ChosenTools(endpoint, tools, mode, offer.why, finder)
 
 
 def count_least(request: Request) -> int:
@@ -400,6 +463,9 @@ class _Forwarder:
         else:
             return [event]
         return []
+
+    def translate(self, events: Sequence[Event]) -> tuple[list[Event], Verdict]:
+        return [passed for event in events for passed in self.feed(event)], self.close()
 
     def close(self) -> Verdict:
         return Verdict(self._calls, [], Extraction(), **self._verdict)

@@ -6,15 +6,16 @@ A report contains names, places and reasons, and no arguments: those can contain
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
 
-from dragoman.extraction import Extraction
-from dragoman.secrets import scrub
 from dragoman.types import Failure, InvalidCall, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from dragoman.extraction import Extraction
 
 
 class FoundCall(Struct, frozen=True, omit_defaults=True):
@@ -74,9 +75,12 @@ class Report(Struct, omit_defaults=True):
 
     def add_extraction(self, found: Extraction) -> None:
         """Note what was read in a reply. `add_call` notes the calls that are passed on."""
-        self.refused += [HeldCall(entry.name, entry.why) for entry in found.refused]
-        self.invalid += [HeldCall(call.name, _explain(call)) for call in found.invalid]
-        self.suspects += [HeldCall(suspect.name, suspect.why) for suspect in found.suspects]
+        if found.refused:
+            self.refused += [HeldCall(entry.name, entry.why) for entry in found.refused]
+        if found.invalid:
+            self.invalid += [HeldCall(call.name, _explain(call)) for call in found.invalid]
+        if found.suspects:
+            self.suspects += [HeldCall(suspect.name, suspect.why) for suspect in found.suspects]
 
     def add_call(self, call: ToolCall) -> None:
         """Note a call that is passed on."""
@@ -94,8 +98,10 @@ class Report(Struct, omit_defaults=True):
             )
         )
 
-    def add_losses(self, losses: Iterable[object]) -> None:
+    def add_losses(self, losses: Collection[object]) -> None:
         """Note what the endpoint cannot express, each loss once."""
+        if not losses:
+            return
         self.losses += [said for loss in losses if (said := str(loss)) not in self.losses]
 
     def fail(self, failure: Failure) -> None:
@@ -105,10 +111,12 @@ class Report(Struct, omit_defaults=True):
     @property
     def is_repaired(self) -> bool:
         """Whether the client received something else than the endpoint sent."""
-        return bool(self.repair_turn) or any(call.channel != "native" or call.repairs for call in self.calls)
+        return bool(self.repair_turn) or any([call.channel != "native" or call.repairs for call in self.calls])
 
     def shorten(self, most: int = 4096) -> str:
         """Return the report as one line of ASCII, for a header. It is cut to the parts that say what happened."""
+        from dragoman.secrets import scrub
+
         whole: dict[str, Any] = msgspec.to_builtins(self)
         for left_out in ((), ("losses", "notes", "retries"), ("suspects", "refused", "invalid", "calls")):
             whole = {name: value for name, value in whole.items() if name not in left_out}

@@ -16,7 +16,7 @@ the text and the calls. A client runs what it receives, so it never receives hal
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
 from msgspec import Struct
@@ -39,15 +39,16 @@ from dragoman.events import (
 from dragoman.extraction import Extraction, Extractor, explain_invalid
 from dragoman.extraction.responses import ConversationContext
 from dragoman.extraction.tool_mode import ComposedRequest, find_breach, open_reader
-from dragoman.extraction.trust import get_profile
 from dragoman.pipeline.gate import MOST_HELD, TextGate
-from dragoman.types import Failure, InvalidCall, Message, Part, StopReason, ToolCall, Usage
+from dragoman.replies import fold
+from dragoman.types import Failure, InvalidCall, Message, StopReason, ToolCall, Usage
 from dragoman.wire.registry import ROWS
 
 _CALLS = (CallEnded, CallBroken, CallRefused)
 _STARTS = (CallStarted, *_CALLS)
 _LATER = (ReplyStarted, ArgumentsDelta, *_CALLS, UsageReported, ReplyEnded, ReplyFailed)
 """A call follows as a whole, and the end of the reply after it."""
+_LATER_TYPES = frozenset(_LATER)
 
 
 class Verdict(Struct, frozen=True):
@@ -66,13 +67,14 @@ class Verdict(Struct, frozen=True):
     why: str = ""
     """The reason for the repair, for the report."""
     notes: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
-    """The parts of the reply as the endpoint sent them."""
+    received: Sequence[Event] = ()
+    """The events of the reply as the endpoint sent them."""
 
     @property
     def message(self) -> Message:
         """The reply for the history of a repair turn."""
-        return Message("assistant", [part for part in self.parts if not isinstance(part, ToolCall | InvalidCall)])
+        parts = fold(self.received).message.parts
+        return Message("assistant", [part for part in parts if not isinstance(part, ToolCall | InvalidCall)])
 
 
 class ReplyTranslator:
@@ -92,7 +94,7 @@ class ReplyTranslator:
         self._reader: Extractor = open_reader(composed, context)
         self._most_held = most_held
         # Only the profile that accepts calls in any place needs it: to the others such text is text.
-        is_wide = get_profile(composed.chosen_mode.trust).loose == "allow"
+        is_wide = self._reader.settings.profile.loose == "allow"
         self._gate = TextGate(composed.chosen_mode.tools.names if is_wide else ())
         self._received = 0
         """The characters of text that came."""
@@ -198,7 +200,26 @@ class ReplyTranslator:
         waiting = self._gate.close() + self._reader.received[self._passed :]
         return [*ready, TextDelta(waiting)] if waiting else ready
 
+    def translate(self, events: Sequence[Event]) -> tuple[list[Event], Verdict]:
+        """Translate a reply that arrived whole. Return what `feed` and what `close` return for it."""
+        if self._reader.read_native(events):
+            return [event for event in events if type(event) not in _LATER_TYPES], self._judge_native(events)
+        return [passed for event in events for passed in self.feed(event)], self.close()
+
     # ---- the end ----------------------------------------------------------------------------------------------------
+
+    def _judge_native(self, events: Sequence[Event]) -> Verdict:
+        """Judge a reply whose text is passed on as it came."""
+        found, usage, end = self._reader.extraction, Usage(), ReplyEnded()
+        for event in events:
+            if type(event) is CallEnded:
+                self._native.append(event)
+            elif type(event) is UsageReported:
+                usage = event.usage
+            elif type(event) is ReplyEnded:
+                end = event
+        calls, ends, notes = self._choose(found)
+        return self._conclude(found, calls, ends, notes, (end.stop, end.extra, usage))
 
     def close(self) -> Verdict:
         """Judge the reply, and return what the client has not received."""
@@ -211,12 +232,23 @@ class ReplyTranslator:
         calls, ends, notes = self._choose(found)
         thoughts = [each for each in last if not isinstance(each, TextDelta | UsageReported | ReplyEnded)]
         events = [*thoughts, *self._write_rest(found, calls), *self._tail, *ends]
-        stop: StopReason = "tool_calls" if calls and reply.stop in ("end", "stop_sequence", "unknown") else reply.stop
+        return self._conclude(found, calls, events, notes, (reply.stop, reply.extra, reply.usage))
+
+    def _conclude(
+        self,
+        found: Extraction,
+        calls: list[ToolCall],
+        events: list[Event],
+        notes: list[str],
+        end: tuple[StopReason, dict[str, Any], Usage],
+    ) -> Verdict:
+        stop, extra, usage = end
         repair, why = self._find_repair(found, calls)
-        extra = _without_reason(reply.extra) if calls else reply.extra
-        return Verdict(
-            events, calls, found, stop, extra, reply.usage, None, repair, why, tuple(notes), tuple(reply.message.parts)
-        )
+        if calls:
+            stop = "tool_calls" if stop in ("end", "stop_sequence", "unknown") else stop
+            extra = _without_reason(extra)
+        received = self._reader.wire_events
+        return Verdict(events, calls, found, stop, extra, usage, None, repair, why, tuple(notes), received)
 
     def _fail(self, last: list[Event]) -> Verdict:
         """A reply that broke off has no calls: nobody knows whether it would have had others."""
@@ -239,7 +271,8 @@ class ReplyTranslator:
 
     def _rebuild(self, found: Extraction, calls: list[ToolCall]) -> str:
         """Return the text of the answer. A call that is not passed on is a part of it again."""
-        if not found.invalid:
+        if not found.invalid and not self._native:
+            # Beside native calls the text was not read, so reasoning in it would be passed on a second time.
             return found.text
         taken = {call.raw for call in (*calls, *found.calls)}
         pieces = []
@@ -254,6 +287,13 @@ class ReplyTranslator:
 
     def _choose(self, found: Extraction) -> tuple[list[ToolCall], list[Event], list[str]]:
         """Return the calls for the client, the events that end them, and what was left out."""
+        choice = self._composed.choice
+        if not found.invalid and not self._is_single and choice.mode == "auto" and not choice.names:
+            sent = [end for end in self._native if type(end) is CallEnded]
+            if [end.call.id for end in sent] == [call.id for call in found.calls] and len(sent) == len(self._native):
+                # The calls that count are those that the endpoint sent, one for one.
+                pairs = zip(sent, found.calls, strict=True)
+                return list(found.calls), [CallEnded(end.index, call) for end, call in pairs], []
         known = [end.call for end in self._native if isinstance(end, CallEnded)]
         calls = list(found.calls)
         notes: list[str] = []
@@ -312,6 +352,8 @@ def _is_native(call: InvalidCall) -> bool:
 
 def _without_reason(extra: dict[str, Any]) -> dict[str, Any]:
     """Return the data about the end of a reply without a reason that does not mean a call: the reply has calls."""
+    if not extra:
+        return extra
     kept: dict[str, Any] = {}
     for wire, own in extra.items():
         words = ROWS[wire].call_reasons if wire in ROWS else ()

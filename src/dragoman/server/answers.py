@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from collections.abc import Iterable
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from dragoman.events import Event, ReplyFailed, ReplyStarted
-from dragoman.pipeline import Exchange
 from dragoman.server.asgi import HttpCall, KeepAlive
 from dragoman.stage import Stage
 from dragoman.types import Failure, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.registry import ROWS
+
+if TYPE_CHECKING:
+    from dragoman.pipeline import Exchange
 
 EXCHANGE_HEADER = "x-dragoman-exchange"
 REPORT_TRAILER = "x-dragoman-report"
@@ -39,7 +41,7 @@ class _Answer:
         self._request = request
         self._exchange = exchange
         self._headers = {EXCHANGE_HEADER: exchange.report.id}
-        self._id = _IDS.get(codec.name, "") + secrets.token_hex(12)
+        self._id = _IDS.get(codec.name, "") + os.urandom(12).hex()
         self._created = int(time.time())
 
     def _tools(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """HTTP on ASGI, as far as the gateway needs it: a request, a whole response and a stream.
 
 Starlette's stream response starts a task group for each stream and wraps every message. Here one timer keeps a stream
-alive and one task waits for the disconnection of the client.
+alive, and the protocol says when the client disconnects.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
+Watch = Callable[[Callable[[], None]], Callable[[], None]]
+DISCONNECTION = "dragoman.disconnection"
+"""The extension of a scope that calls a function when the connection is lost, and returns what ends that."""
 MOST_OF_A_BODY = 64 * 1024 * 1024
 TRAILERS = "http.response.trailers"
 """The extension of ASGI, and its message: headers after the body, for a client that asked for them."""
@@ -142,16 +145,43 @@ class HttpCall:
         self, status: int, body: bytes, headers: Mapping[str, str] | None = None, kind: str = "application/json"
     ) -> None:
         """Send a whole response."""
-        described = {"content-type": kind, "content-length": str(len(body))} if status != _NO_CONTENT else {}
-        await self.begin(status, {**described, **(headers or {})})
-        await self.send(b"" if self.method == "HEAD" else body, more=False)
+        data = b"" if self.method == "HEAD" else body
+        self.has_begun, self.status, self.sent = True, status, len(data)
+        pairs: list[tuple[bytes, bytes]] = []
+        if status != _NO_CONTENT:
+            pairs = [(b"content-type", kind.encode("latin-1")), (b"content-length", b"%d" % len(body))]
+        for added in (self.added, headers):
+            if added:
+                pairs += _encode_headers(added)
+        await self._send({"type": "http.response.start", "status": status, "headers": pairs})
+        await self._send({"type": "http.response.body", "body": data})
 
     async def answer_json(self, status: int, value: object, headers: Mapping[str, str] | None = None) -> None:
         """Send a value as JSON."""
         await self.answer(status, _encode(value), headers)
 
-    async def wait_for_disconnect(self) -> None:
-        """Wait until the client closes the connection."""
+    def watch(self, leave: Callable[[], None]) -> Callable[[], None]:
+        """Call `leave` when the client closes the connection. Return what ends that."""
+        tell: Watch | None = self.scope.get("extensions", {}).get(DISCONNECTION)
+        return tell(leave) if tell is not None else self._watch_messages(leave)
+
+    def _watch_messages(self, leave: Callable[[], None]) -> Callable[[], None]:
+        """The same on a server that tells the end of a connection only to who asks for the next message."""
+
+        def hear(_: asyncio.Future[None]) -> None:
+            leave()
+
+        def stop() -> None:
+            watch.remove_done_callback(hear)
+            if not watch.cancel():
+                # Its result, so that an error of a client that has gone is not logged as one that nobody saw.
+                watch.cancelled() or watch.exception()
+
+        watch = asyncio.ensure_future(self._wait_for_disconnect())
+        watch.add_done_callback(hear)
+        return stop
+
+    async def _wait_for_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -225,13 +255,12 @@ async def run_until_disconnect(call: HttpCall, work: Awaitable[None]) -> bool:
     assert task is not None
     before, is_gone = task.cancelling(), False
 
-    def leave(_: asyncio.Future[None]) -> None:
+    def leave() -> None:
         nonlocal is_gone
         is_gone = True
         task.cancel()
 
-    watch = asyncio.ensure_future(call.wait_for_disconnect())
-    watch.add_done_callback(leave)
+    stop = call.watch(leave)
     try:
         await work
     except asyncio.CancelledError:
@@ -240,10 +269,7 @@ async def run_until_disconnect(call: HttpCall, work: Awaitable[None]) -> bool:
             raise
         return False
     finally:
-        watch.remove_done_callback(leave)
+        stop()
         if is_gone:
             task.uncancel()
-        if not watch.cancel():
-            # Its result, so that an error of a client that has gone is not logged as one that nobody saw.
-            watch.cancelled() or watch.exception()
     return True

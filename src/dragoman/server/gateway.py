@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,8 +16,7 @@ from msgspec.structs import replace
 from dragoman import wire as wires
 from dragoman.characters import escape_message
 from dragoman.errors import DragomanError, UnknownModel
-from dragoman.extraction.leaks import TurnMemory
-from dragoman.pipeline import Exchange, Report
+from dragoman.pipeline.report import Report
 from dragoman.server import models
 from dragoman.server.access import METHODS, Access
 from dragoman.server.answers import StreamAnswer, WholeAnswer, answer_failure
@@ -49,6 +51,10 @@ from dragoman.types import Failure, JsonObject, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import BROKEN, parse
 
+if TYPE_CHECKING:
+    from dragoman.extraction.leaks import TurnMemory
+    from dragoman.pipeline import Exchange
+
 log = logging.getLogger("dragoman.server")
 
 Handler = Callable[[HttpCall], Awaitable[None]]
@@ -74,8 +80,10 @@ class Gateway:
         self.access = access or Access(router.settings.gateway)
         self.spans = Spans() if router.settings.gateway.telemetry else None
         self.records = Records(router.settings.gateway.kept_reports)
+        self.loading: asyncio.Future[None] | None = None
+        """Set while the process loads what exchanges need. They wait for it."""
         self._secret = secret or secrets.token_bytes(32)
-        self._turns = TurnMemory()
+        self._turns: TurnMemory | None = None
         self._routes: dict[tuple[str, str], Handler] = {
             ("GET", "/"): self._say_hello,
             ("GET", "/healthz"): self._say_hello,
@@ -202,10 +210,12 @@ class Gateway:
             await self._count(call, _Asked("gemini", model), "totalTokens")
 
     async def _exchange(self, call: HttpCall, asked: _Asked) -> None:
-        codec = wires.get(asked.wire)
+        codec = _get_codec(asked.wire)
         body, data = await self._read(call, codec)
         if body is None:
             return
+        if self.loading is not None:
+            await asyncio.shield(self.loading)
         request = codec.decode_request(body, model=asked.model, stream=asked.stream)
         if asked.wire == "ollama" and "stream" not in body:
             # The only wire that streams unless it is told not to.
@@ -229,7 +239,7 @@ class Gateway:
 
     async def _serve(self, call: HttpCall, codec: Codec, request: Request, chosen: Chosen, data: bytes) -> None:
         """Answer a request by the chosen endpoints, and keep the report."""
-        report = Report(f"ex_{secrets.token_hex(8)}", codec.name, request.model, slot=chosen.slot)
+        report = Report(f"ex_{os.urandom(8).hex()}", codec.name, request.model, slot=chosen.slot)
         report.client = call.permit.name
         end_span = start_span(self.spans, call.headers, report)
         self.records.open(report)
@@ -241,6 +251,11 @@ class Gateway:
             backends = chosen.backends(find_login(call.headers), betas)
             sent, left_out = settle_fields(request, codec.name, chosen.targets[0].endpoint.wire)
             report.losses += left_out
+            from dragoman.extraction.leaks import TurnMemory
+            from dragoman.pipeline import Exchange
+
+            if self._turns is None:
+                self._turns = TurnMemory()
             exchange = Exchange(replace(sent, model=""), backends, report, secret=self._secret, memory=self._turns)
             await self._answer(call, codec, replace(request, tools=sent.tools), exchange)
         except DragomanError as error:
@@ -255,7 +270,7 @@ class Gateway:
 
     async def _count(self, call: HttpCall, asked: _Asked, field: str) -> None:
         """Answer with the number of tokens of a request: as the endpoint counts them, else an estimate."""
-        codec = wires.get(asked.wire)
+        codec = _get_codec(asked.wire)
         body, data = await self._read(call, codec)
         if body is None:
             return
@@ -313,8 +328,9 @@ class Gateway:
 
     async def _say_ready(self, call: HttpCall) -> None:
         resting = self.router.resting()
-        is_ready = len(resting) < len(self.router.targets)
-        body: JsonObject = {"status": "ready" if is_ready else "no endpoint is healthy"}
+        is_ready = self.loading is None and len(resting) < len(self.router.targets)
+        unready = "no endpoint is healthy" if self.loading is None else "starting"
+        body: JsonObject = {"status": "ready" if is_ready else unready}
         if not self.access.needs_keys:
             # Without a key, this path answers everybody.
             body["resting"] = resting
@@ -372,6 +388,14 @@ _EXPOSED = {"access-control-expose-headers": "x-dragoman-exchange, x-dragoman-es
 _VERBS = frozenset({*GENERATE, "countTokens"})
 _ESTIMATED = {"x-dragoman-estimated": "true"}
 """Marks a number of tokens that is not counted, but estimated from the size of the request."""
+
+
+@lru_cache
+def _get_codec(wire: str) -> Codec:
+    """Return the codec of a client. The gateway changes no request in place."""
+    codec = wires.get(wire)
+    codec.is_shared = True
+    return codec
 
 
 def _codec_of(path: str) -> Codec:

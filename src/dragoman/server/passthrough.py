@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from dragoman.client.client import Client
 from dragoman.client.transport import HttpRequest, HttpResponse, TransportFault
-from dragoman.pipeline import Report
+from dragoman.pipeline.report import Report
 from dragoman.replies import fold
 from dragoman.server.answers import EXCHANGE_HEADER, answer_failure
 from dragoman.server.asgi import HttpCall

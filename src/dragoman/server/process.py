@@ -68,6 +68,22 @@ async def open_gateway(
         raise
 
 
+def load_pipeline() -> None:
+    """Load the parsers of all formats, and compile their patterns. Everything else at a start takes less time."""
+    from dragoman.extraction import extract, extractor
+    from dragoman.extraction.text_results import compile_marks
+    from dragoman.pipeline import Exchange
+
+    assert Exchange is not None
+
+    compile_marks()
+    tools = [{"name": "look", "description": "Looks."}]
+    extract("One line.\nAnother one: look() and {}", tools=tools, trust="compat")
+    stage = extractor(tools=tools, trust="compat")
+    stage.feed("One line.\nAnother ")
+    stage.close()
+
+
 class GatewayServer:
     """Serves an application on a socket until it is told to stop."""
 
@@ -93,10 +109,24 @@ class GatewayServer:
         """Serve until `stop`. Requests that have begun are finished first."""
         # The server's own signal handlers would replace those of the command.
         self._server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
+        loading = asyncio.ensure_future(self._load())
         try:
             await self._server.serve(sockets=[self._listener])
         finally:
+            await loading
             self._gateway.access.quotas.close()
+
+    async def _load(self) -> None:
+        """Load the pipeline beside the loop, so that the server answers meanwhile."""
+        gateway, loop = self._gateway, asyncio.get_running_loop()
+        gateway.loading = loop.run_in_executor(None, load_pipeline)
+        try:
+            await gateway.loading
+        except Exception:
+            # Every exchange will fail in the same way, and say so to its client.
+            log.exception("the parsers of the gateway cannot be loaded")
+        finally:
+            gateway.loading = None
 
     def stop(self, *, at_once: bool = False) -> None:
         """End the server: no new connections; requests that have begun are finished, unless `at_once`."""
@@ -108,7 +138,7 @@ class GatewayServer:
         """Serve as long as the block runs."""
         task = asyncio.ensure_future(self.run())
         try:
-            while not self._server.started and not task.done():
+            while not (self._server.started and self._gateway.loading is None) and not task.done():
                 await asyncio.sleep(0.005)
             yield
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import (
@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from dragoman.server.asgi import LATE, TRAILERS
+from dragoman.server.asgi import DISCONNECTION, LATE, TRAILERS
 
 MOST_OF_A_HEAD = 64 * 1024
 MOST_HEADERS = 100
@@ -82,12 +82,14 @@ class StrictProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _running: RequestResponseCycle | None = None
     """The request that is being answered."""
+    _is_lost = False
 
     def __init__(self, *given: Any, head_seconds: float, body_seconds: float, **named: Any) -> None:
         """`head_seconds` is the time from the connection, or from the first byte of a further request, until its head
         is complete; `body_seconds` that from there to the end of its body."""
         super().__init__(*given, **named)
         self._head_seconds, self._body_seconds = head_seconds, body_seconds
+        self._waiting: set[Callable[[], None]] = set()
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -100,6 +102,19 @@ class StrictProtocol(HttpToolsProtocol):
             self._running.disconnected = not self._running.response_complete
             self._running.message_event.set()
         super().connection_lost(exc)
+        self._is_lost = True
+        for leave in tuple(self._waiting):
+            leave()
+
+    def _tell_disconnection(self, leave: Callable[[], None]) -> Callable[[], None]:
+        """Call `leave` when the connection is lost. Return what ends that: a task for each request costs more."""
+        if self._is_lost:
+            self.loop.call_soon(leave)
+        else:
+            # The end of a connection that is not read remains unknown.
+            self.flow.resume_reading()
+        self._waiting.add(leave)
+        return lambda: self._waiting.discard(leave)
 
     def on_response_complete(self) -> None:
         self._running = self.pipeline[-1][0] if self.pipeline else None
@@ -179,12 +194,13 @@ class StrictProtocol(HttpToolsProtocol):
         if b"transfer-encoding" in names and not self._is_chunked():
             raise _Refused
         super().on_headers_complete()
+        self.scope["extensions"] = {DISCONNECTION: self._tell_disconnection}  # type: ignore[dict-item]
         if not self.pipeline:
             self._running = self.cycle
         if has_te and self._accepts_trailers():
             # The task of the request has not begun yet.
             self.cycle.__class__ = _TrailingCycle
-            self.scope.setdefault("extensions", {})[TRAILERS] = {}
+            self.scope["extensions"][TRAILERS] = {}
 
     def _accepts_trailers(self) -> bool:
         """Whether the client reads trailers. HTTP/1.0 has none."""

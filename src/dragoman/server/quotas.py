@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.client.rate_limit import RateLimiter, Slot
-from dragoman.pipeline import Report
+from dragoman.pipeline.report import Report
 from dragoman.providers import Endpoint
 from dragoman.providers.prices import Prices
 from dragoman.providers.tokens import Estimate

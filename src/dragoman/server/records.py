@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 
-from dragoman.pipeline import Report
+from dragoman.pipeline.report import Report
 
 _HELP = {
     "dragoman_exchanges_total": "Exchanges by wire of the client and by end.",
@@ -16,6 +16,7 @@ _HELP = {
     "dragoman_seconds_total": "Seconds from request to end of reply, summed.",
 }
 _Key = tuple[str, tuple[tuple[str, str], ...]]
+_INPUT, _OUTPUT, _CACHED = (("dragoman_tokens_total", (("kind", kind),)) for kind in ("input", "output", "cached"))
 
 
 class Records:
@@ -38,8 +39,9 @@ class Records:
         """Count an exchange that has ended."""
         self.running -= 1
         end = "failed" if report.failure else report.stop or "cancelled"
-        self._add("dragoman_exchanges_total", 1, wire=report.wire, end=end)
-        self._add("dragoman_seconds_total", report.seconds, wire=report.wire)
+        counts, wire, usage = self._counts, ("wire", report.wire), report.usage
+        counts["dragoman_exchanges_total", (wire, ("end", end))] += 1
+        counts["dragoman_seconds_total", (wire,)] += report.seconds  # type: ignore[assignment]
         for call in report.calls:
             self._add("dragoman_calls_total", 1, channel=call.channel)
         for reason, held in (("refused", report.refused), ("invalid", report.invalid), ("suspect", report.suspects)):
@@ -49,8 +51,9 @@ class Records:
             self._add("dragoman_repaired_total", 1)
         if report.repair_turn:
             self._add("dragoman_repair_turns_total", 1)
-        for kind in ("input", "output", "cached"):
-            self._add("dragoman_tokens_total", getattr(report.usage, f"{kind}_tokens"), kind=kind)
+        counts[_INPUT] += usage.input_tokens
+        counts[_OUTPUT] += usage.output_tokens
+        counts[_CACHED] += usage.cached_tokens
 
     def _add(self, name: str, amount: float, **labels: str) -> None:
         # Counter counts integers by its type, and any number in fact.

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import translate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,7 +23,6 @@ from dragoman.client.rate_limit import RateLimiter
 from dragoman.client.retry import Breakers, Retries
 from dragoman.client.transport import Transport
 from dragoman.errors import ConfigError, DragomanError, UnknownModel
-from dragoman.pipeline import Backend
 from dragoman.pipeline.signatures import restore_reasoning
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.providers.tokens import Estimate
@@ -39,11 +38,16 @@ from dragoman.server.settings import (
 )
 from dragoman.types import FAILURE_CAUSES, Failure, Image, Request, ToolResult
 
+if TYPE_CHECKING:
+    from dragoman.pipeline import Backend
+
 _is_small = re.compile(r"haiku|(?<![a-z])(?:mini|nano|small|lite)(?![a-z])", re.IGNORECASE).search
 """Names of models that agent programs use for work in the background; Gemini and MiniMax are none."""
 _FILLED = 0.75
 """The part of a context window that a prompt may fill: the answer needs room too."""
 _MOST_CLIENTS = 64
+_MOST_NAMES = 256
+_LONGEST_NAME = 1024
 _FAILURES_OF_AN_ORIGIN = 15
 _PAUSE_OF_AN_ORIGIN = 5.0
 BETAS = "anthropic-beta"
@@ -183,7 +187,9 @@ class Route(Struct, frozen=True):
     def pick(self, names: Sequence[str], now: float) -> list[Target]:
         """Return the endpoints in the order of their use: rested and least busy first."""
         chosen = [self.targets[name] for name in names]
-        return sorted(chosen, key=lambda target: (target.resting_until > now, target.busy))
+        return (
+            chosen if len(chosen) == 1 else sorted(chosen, key=lambda target: (target.resting_until > now, target.busy))
+        )
 
 
 class Chosen(Struct, frozen=True):
@@ -206,6 +212,8 @@ class Chosen(Struct, frozen=True):
 
     def backends(self, login: str | None = None, betas: str = "") -> list[Backend]:
         """Return how each endpoint is asked. `login` is the key of the client, `betas` its header of this name."""
+        from dragoman.pipeline import Backend
+
         settings = self.route.settings
         trust = "compat" if settings.profile == "passthrough" else settings.profile
         return [
@@ -243,6 +251,7 @@ class Router:
         self._search: asyncio.Task[None] | None = None
         self._searched = clock()
         self.targets: dict[str, Target] = {}
+        self._found: dict[str, Route] = {}
         self.routes = [self._open_route(row) for row in settings.routes]
         for target in self.missing():
             self.rest(target)
@@ -282,15 +291,26 @@ class Router:
     def choose(self, request: Request, size: int = 0) -> Chosen:
         """Return the endpoints for a request. `size` is the size of its body in bytes. Raises UnknownModel."""
         model = self.name_model(request.model)
-        route = next((route for route in self.routes if route.matches(model)), None)
-        if route is None:
-            raise UnknownModel(model, [each.name for each in self.models()])
+        route = self._find_route(model)
         slot = find_slot(route.settings, request, size)
         first = as_list(getattr(route.settings, slot)) if slot else []
-        now = self._clock()
-        targets = route.pick(first or as_list(route.settings.to), now)
-        rest = [route.targets[name] for name in as_list(route.settings.fallback)]
-        return Chosen(route, list(dict.fromkeys([*targets, *rest])), model, slot, size // CHARACTERS_PER_TOKEN)
+        targets = route.pick(first or as_list(route.settings.to), self._clock())
+        if rest := as_list(route.settings.fallback):
+            targets = list(dict.fromkeys([*targets, *(route.targets[name] for name in rest)]))
+        return Chosen(route, targets, model, slot, size // CHARACTERS_PER_TOKEN)
+
+    def _find_route(self, model: str) -> Route:
+        """Return the first route whose patterns fit a model, as for the last requests with this name."""
+        route = self._found.get(model)
+        if route is None:
+            route = next((route for route in self.routes if route.matches(model)), None)
+            if route is None:
+                raise UnknownModel(model, [each.name for each in self.models()])
+            if len(self._found) >= _MOST_NAMES:
+                self._found.clear()
+            if len(model) <= _LONGEST_NAME:
+                self._found[model] = route
+        return route
 
     def missing(self) -> list[Target]:
         """Return the endpoints whose server did not answer when the gateway started, so its kind is unknown."""

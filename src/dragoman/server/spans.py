@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman import __version__
 from dragoman.errors import ConfigError
-from dragoman.pipeline import Report
+from dragoman.pipeline.report import Report
 from dragoman.types import FAILURE_CAUSES
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct, field
@@ -67,6 +68,7 @@ class Namer:
         self._clean = re.compile(rule.forbidden).sub
         self._given: dict[str, str] = {}
         self._taken: set[str] = set()
+        self._is_fork = False
         # Valid names are reserved first, so that no rewritten name can take their place.
         wanted = list(dict.fromkeys(names))
         for name in wanted:
@@ -80,8 +82,8 @@ class Namer:
         """Return a copy with the same names so far."""
         twin = Namer.__new__(Namer)
         twin.__dict__.update(self.__dict__)
-        twin._given = self._given.copy()
-        twin._taken = self._taken.copy()
+        # Most conversations name no other tools, so the names are copied when one is added.
+        twin._is_fork = True
         return twin
 
     def _is_fit(self, name: str) -> bool:
@@ -92,6 +94,8 @@ class Namer:
         found = self._given.get(ours)
         if found is None:
             found = ours if self._is_fit(ours) and ours not in self._taken else self._rewrite(ours)
+            if self._is_fork:
+                self._given, self._taken, self._is_fork = self._given.copy(), self._taken.copy(), False
             self._given[ours] = found
             self._taken.add(found)
         return found
@@ -117,11 +121,16 @@ class Namer:
         return {wire: ours for ours, wire in self._given.items() if wire != ours}
 
 
+@lru_cache(maxsize=64)
+def _fits(pattern: str) -> Callable[[str], re.Match[str] | None]:
+    return re.compile(pattern).fullmatch
+
+
 class Identifier:
     """Assigns calls their ids on one wire, unique within the request."""
 
     def __init__(self, rule: IdRule, pattern: str = "") -> None:
-        self._fits = re.compile(pattern or rule.pattern).fullmatch
+        self._fits = _fits(pattern or rule.pattern)
         self._limit = rule.limit
         self._taken: set[str] = set()
         self.back: dict[str, str] = {}

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dragoman.args.coercion import coerce
 from dragoman.args.decoder import Undecodable, decode, find_unsound
-from dragoman.args.loader import load
+from dragoman.args.loader import Loaded, load
 from dragoman.events import (
     ArgumentsDelta,
     CallBroken,
@@ -54,6 +54,8 @@ class _Call(Struct, eq=False):
     scanner: JsonScanner | None = None
     scanned: int = 0
     _complete: bool = False
+    decoded: dict[str, Any] | None = None
+    """The object that all pieces are, if they are one."""
     started: bool = False
     closed: bool = False
 
@@ -71,7 +73,8 @@ class _Call(Struct, eq=False):
         """Whether the pieces are one complete value; further pieces do not change that."""
         if not self._complete and self.pieces:
             # The first check is mostly at the end, where the decoder is faster than the scanner.
-            self._complete = (self.scanner is None and _is_object(self.pieces)) or self.scan().done
+            self.decoded = _read_object("".join(self.pieces)) if self.scanner is None else None
+            self._complete = self.decoded is not None or self.scan().done
         return self._complete
 
     def scan(self) -> JsonScanner:
@@ -207,6 +210,7 @@ class ReplyBuilder:
         if known is not None and not extra and self._goes_on(known, id, name, arguments):
             # The most frequent case: the next piece of the arguments of the current call.
             known.pieces.append(arguments)
+            known.decoded = None
             known.shown += 1
             self._events.append(ArgumentsDelta(known.index, arguments))
             return
@@ -262,20 +266,24 @@ class ReplyBuilder:
 
     def whole_call(self, id: Any, name: Any, arguments: Any, extra: Any = None, repairs: tuple[str, ...] = ()) -> None:
         """Add a call that came in one piece; `repairs` are the repairs of its reader."""
-        key = object()
-        self.open_call(key, id, name, extra)
-        call = self._keys.get(key)
-        if call is not None:
-            call.repairs = repairs
-            self._append_arguments(call, arguments)
-            call.closed = True
-            self._advance()
+        if self.ended:
+            return
+        call = self._add_call(object())
+        call.wire_id = id if isinstance(id, str) and id else None
+        call.name = name if isinstance(name, str) else ""
+        if isinstance(extra, dict) and extra:
+            call.extra.update(extra)
+        call.repairs = repairs
+        self._append_arguments(call, arguments)
+        call.closed = True
+        self._advance()
 
     @property
     def has_news(self) -> bool:
         """Whether anything came of the reply but its beginning: a part, a call, a reason, a failure."""
-        said = any(not isinstance(event, ReplyStarted) for event in self._events)
-        return said or self.has_calls or self._stop is not None or self._failure is not None or self.ended
+        if self._calls or self._stop is not None or self._failure is not None or self.ended:
+            return True
+        return any([type(event) is not ReplyStarted for event in self._events])
 
     @property
     def has_calls(self) -> bool:
@@ -324,6 +332,7 @@ class ReplyBuilder:
         if isinstance(arguments, str):
             if arguments:
                 call.pieces.append(arguments)
+                call.decoded = None
         elif arguments is not None:
             call.whole = arguments
 
@@ -387,8 +396,9 @@ class ReplyBuilder:
         if self.ended:
             return
         self.start()
-        self._flush_half("text")
-        self._flush_half("thinking")
+        if self._halves:
+            self._flush_half("text")
+            self._flush_half("thinking")
         if self._failure is None and not self._terminated:
             self._failure = Failure("stream_cut", "the connection ended before the reply did")
         stop = self._judge_stop()
@@ -398,14 +408,14 @@ class ReplyBuilder:
                 self._begin(call)
             if not call.pieces:
                 self._events.append(ArgumentsDelta(call.index, "{}"))
-        self._has_strays = any(call.has_arguments and not call.name for call in self._calls)
+        self._has_strays = any([not call.name and call.has_arguments for call in self._calls])
         for call in self._calls:
             self._settle(call, stop)
         if self._failure is not None:
             self._events.append(ReplyFailed(self._failure))
         if self._usage is not None:
             self._events.append(UsageReported(self._usage))
-        if stop in ("end", "unknown") and any(isinstance(event, CallEnded) for event in self._events):
+        if stop in ("end", "unknown") and any([type(event) is CallEnded for event in self._events]):
             stop = "tool_calls"
         self._events.append(ReplyEnded(stop, {self.wire: self._extra} if self._extra else {}))
         self.ended = True
@@ -458,8 +468,9 @@ class ReplyBuilder:
         return None
 
     def _read_call(self, call: _Call) -> ToolCall | str:
+        # Most arguments are decoded already, because only then it is known that they are complete.
         raw = call.whole if call.whole is not None else "".join(call.pieces)
-        loaded = load(raw)
+        loaded = load(raw) if call.decoded is None or call.whole is not None else Loaded(call.decoded)
         if loaded.value is None:
             return "; ".join(fault.why for fault in loaded.errors) or "the arguments are not an object"
         if "closed_string" in loaded.repairs:
@@ -496,11 +507,12 @@ def _as_key(key: Any) -> Any:
     return None if isinstance(key, bool | float | list | dict) else key
 
 
-def _is_object(pieces: list[str]) -> bool:
+def _read_object(text: str) -> dict[str, Any] | None:
     try:
-        return isinstance(decode("".join(pieces)), dict)
+        value = decode(text)
     except Undecodable:
-        return False
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _is_closable(call: _Call) -> bool:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.errors import InvalidTool
 from dragoman.events import Event
 from dragoman.replies import fold
 from dragoman.stage import Stage
-from dragoman.toolset import Toolset, as_tool
+from dragoman.toolset import SharedTools, Toolset, as_tool
 from dragoman.types import (
     Failure,
     JsonObject,
@@ -68,9 +69,55 @@ def as_result(value: ToolResult | Mapping[str, Any]) -> ToolResult:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The tools of a request for one wire: names by its rule, and schemas in its dialect.
+# Requests of one conversation differ only in their messages. What depends on the rest is computed once.
 
-_write = msgspec.json.Encoder().encode
+T = TypeVar("T")
+_pack = msgspec.msgpack.Encoder().encode
+
+
+def content_key(value: object) -> bytes | None:
+    """Return bytes that only values have that JSON cannot tell apart; None for a value that is not JSON.
+
+    Values are compared by content and not by identity, because a schema may have been changed in place.
+    """
+    try:
+        return _pack(value)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+class Kept(Generic[T]):
+    """The results for the last inputs, by their content: a number of entries, and of bytes in their keys."""
+
+    def __init__(self, entries: int = 64, size: int = 2_000_000, longest: int = 512_000) -> None:
+        self._entries, self._size, self._longest = entries, size, longest
+        self._kept: dict[Hashable, tuple[int, T]] = {}
+        self._used = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def find(self, key: bytes, *more: Hashable) -> T | None:
+        """Return the result for an input; `more` are further inputs."""
+        found = self._kept.get((key, *more))
+        return None if found is None else found[1]
+
+    def add(self, result: T, key: bytes, *more: Hashable) -> None:
+        """Keep a result. The oldest ones make room."""
+        if len(key) > self._longest:
+            return
+        while self._kept and (len(self._kept) >= self._entries or self._used + len(key) > self._size):
+            try:
+                size, _ = self._kept.pop(next(iter(self._kept)))
+            except (KeyError, RuntimeError, StopIteration):
+                continue  # another thread was faster
+            self._used -= size
+        if self._kept.setdefault((key, *more), (len(key), result))[1] is result:
+            self._used += len(key)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tools of a request for one wire: names by its rule, and schemas in its dialect.
 
 
 class Offered(Struct, frozen=True):
@@ -104,10 +151,7 @@ class _Plan(Struct, frozen=True):
     undo: dict[str, Any]
 
 
-_KEPT = 64
-_LONGEST_KEPT = 256_000
-_remembered: dict[tuple[bytes, NameRule, int, bool], _Plan] = {}
-"""The cached plans, by the text of the list and all other inputs."""
+_plans: Kept[_Plan] = Kept()
 
 
 def offer(tools: Iterable[Tool], names: NameRule, target: Callable[[Tool], str], quirks: Quirks) -> Offer:
@@ -123,20 +167,14 @@ def offer(tools: Iterable[Tool], names: NameRule, target: Callable[[Tool], str],
 
 
 def _plan(given: list[Tool], targets: list[str], names: NameRule, quirks: Quirks) -> _Plan:
-    # Every request sends the same tools. The cache compares their text and not their identity, because a schema may
-    # have been changed in place.
-    try:
-        text = _write([targets, [(tool.name, tool.parameters) for tool in given]])
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+    key = content_key([targets, [(tool.name, tool.parameters) for tool in given]])
+    if key is None:
         return _make_plan(given, targets, names, quirks)
-    key = (text, names, quirks.name_limit, quirks.inline_references)
-    known = _remembered.get(key)
+    more = (names, quirks.name_limit, quirks.inline_references)
+    known = _plans.find(key, *more)
     if known is None:
         known = _make_plan(given, targets, names, quirks)
-        if len(text) <= _LONGEST_KEPT:
-            if len(_remembered) >= _KEPT:
-                _remembered.clear()
-            _remembered[key] = known
+        _plans.add(known, key, *more)
     return known
 
 
@@ -219,6 +257,24 @@ class Draft(Struct):
     losses: list[Loss]
     limit: int | None
     """The limit of output tokens; a wire that always sends a limit sets it."""
+    shape: Shape
+    """What the request is without its messages."""
+
+
+class Shape(Struct):
+    """What a codec knows of all requests with the same tools and options. Nothing in it may be changed."""
+
+    quirks: Quirks
+    offered: Offer
+    losses: tuple[Loss, ...]
+    tools: Toolset | None
+    fields: JsonObject | None = None
+    """The fields of the body beside the messages, on wires whose messages do not change them."""
+    field_losses: tuple[Loss, ...] = ()
+
+
+_shapes: Kept[Shape] = Kept()
+_requests: Kept[tuple[list[Tool], dict[str, Any]]] = Kept()
 
 
 class ReplyStream:
@@ -266,6 +322,8 @@ class Codec(ABC):
     """The path after the base URL, if it is constant."""
     reader: ClassVar[type[Reader]]
     framing: ClassVar[type[Stage[bytes, Any]]] = SseDecoder
+    is_shared = False
+    """Whether nobody changes the values that this codec returns, so that those of equal requests may be the same."""
 
     def __init__(self, quirks: Quirks = DEFAULTS) -> None:
         self.quirks = quirks
@@ -277,22 +335,37 @@ class Codec(ABC):
 
     def prepare(self, request: Request) -> Prepared:
         """Encode a request. Returns the body, the losses, and the data for the decoder of the reply."""
-        offered = self._offer(request.tools)
-        losses = [*offered.losses, *_find_foreign(offered.tools, self.name)]
+        shape = self._find_shape(request)
+        # The names of calls in the history are added to those of the tools, so each request gets its own namer.
+        offered = replace(shape.offered, namer=shape.offered.namer.fork())
+        losses = list(shape.losses)
         messages = self._select_messages(request, losses)
         history = arrange(messages, self._history_rules(), offered.namer, self._history_quirks())
         losses += history.losses
         limit = request.options.get("max_tokens")
-        draft = Draft(request, offered, history, losses, limit if isinstance(limit, int) else None)
+        draft = Draft(request, offered, history, losses, limit if isinstance(limit, int) else None, shape)
         body = self._write_body(draft)
-        known = self._known_tools(request)
-        return Prepared(
-            body,
-            tuple(losses),
-            Aliases(offered.namer.back, history.identifier.back, offered.undo),
-            Toolset(known) if known else None,
-            draft.limit,
-        )
+        aliases = Aliases(offered.namer.back, history.identifier.back, offered.undo)
+        return Prepared(body, tuple(losses), aliases, shape.tools, draft.limit)
+
+    def _find_shape(self, request: Request) -> Shape:
+        key = content_key((request.tools, request.options)) if self.is_shared else None
+        if key is None:
+            return self._make_shape(request)
+        more = (self.name, id(self.quirks))
+        known = _shapes.find(key, *more)
+        if known is None or known.quirks is not self.quirks:
+            # A copy, because the caller may change the tools later.
+            tools, options = msgspec.msgpack.decode(key, type=tuple[list[Tool], dict[str, Any]])
+            known = self._make_shape(replace(request, tools=tools, options=options))
+            _shapes.add(known, key, *more)
+        return known
+
+    def _make_shape(self, request: Request) -> Shape:
+        offered = self._offer(request.tools)
+        losses = (*offered.losses, *_find_foreign(offered.tools, self.name))
+        tools = self._known_tools(request)
+        return Shape(self.quirks, offered, losses, Toolset(tools) if tools else None)
 
     @abstractmethod
     def _write_body(self, draft: Draft) -> JsonObject:
@@ -335,6 +408,10 @@ class Codec(ABC):
     def open_reader(self, sent: Prepared | None) -> Reader:
         return self.reader(self.name, sent, self.quirks)
 
+    def read_body(self, body: JsonObject, sent: Prepared) -> list[Event]:
+        """Return the events of a whole reply to a request."""
+        return self.open_reader(sent).read_whole(body)
+
     def decode_reply(self, body: JsonObject | bytes | str, sent: Prepared | None = None) -> Reply:
         """Decode a whole body to a reply. An error body gives a reply with `failure`."""
         return fold(self.open_reader(sent).read_whole(as_object(body, parse_frame)))
@@ -356,6 +433,24 @@ class Codec(ABC):
         if stream:
             request.options["stream"] = True
         return request
+
+    def _read_rest(
+        self, fields: JsonObject, apart: Container[str], read: Callable[[JsonObject], tuple[list[Tool], dict[str, Any]]]
+    ) -> tuple[list[Tool], dict[str, Any]]:
+        """Return the tools and the options of a body, which `read` finds in all fields but those of the conversation.
+
+        An agent program sends the same ones with every request, often a hundred kilobytes of them.
+        """
+        rest = {name: value for name, value in fields.items() if name not in apart}
+        key = content_key(rest) if self.is_shared else None
+        if key is None:
+            return read(rest)
+        known = _requests.find(key, self.name)
+        if known is None:
+            tools, options = read(rest)
+            known = (SharedTools(tools), options)
+            _requests.add(known, key, self.name)
+        return known[0], known[1].copy()
 
     @abstractmethod
     def _read_request(self, fields: JsonObject, model: str) -> Request:

@@ -50,6 +50,7 @@ ROWS: dict[str, WireRow] = {
     "cohere": WireRow("Cohere", r"/chat$", call_reasons=("TOOL_CALL",)),
 }
 _registered: dict[str, type[Codec]] = {}
+_loaded: dict[str, type[Codec]] = {}
 _ALIASES = {"openai": "openai_chat", "responses": "openai_responses"}
 
 
@@ -70,7 +71,9 @@ def get(name: str, quirks: Quirks = DEFAULTS) -> Codec:
         raise UnknownProvider(name, names(), hint=f"the wires are {', '.join(names())}")
     codec: type[Codec] | None = _registered.get(key)
     if codec is None:
-        codec = getattr(import_module(f"dragoman.wire.{key}"), ROWS[key].codec)
+        codec = _loaded.get(key)
+        if codec is None:
+            codec = _loaded[key] = getattr(import_module(f"dragoman.wire.{key}"), ROWS[key].codec)
     return codec(quirks)
 
 

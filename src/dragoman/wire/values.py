@@ -119,7 +119,7 @@ _decode = msgspec.json.Decoder().decode
 _decode_odd = json.JSONDecoder().decode
 _ODD = ("\\ud", "\\uD", "NaN", "Infinity")
 
-_LINE_ENDS = (("\x85", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
+_LINE_ENDS = tuple((each.encode(), b"\\u%04x" % ord(each)) for each in "\x85\u2028\u2029")
 
 _SHOWN_KEY = 60
 
@@ -241,18 +241,23 @@ def is_same_json(one: str, other: str) -> bool:
     return value is not BROKEN and value == parse(other)
 
 
-def write(value: Any) -> str:
-    """Return JSON text without blanks: deterministic, and on one line for every reader of lines."""
+def write_bytes(value: Any) -> bytes:
+    """Return what `write` returns, in UTF-8."""
     try:
-        text = _encode(value).decode()
+        data = _encode(value)
     except UnicodeEncodeError:
         # A lone surrogate has no UTF-8 form.
-        text = _encode(_without_surrogates(value)).decode()
-    if not text.isascii():
+        data = _encode(_without_surrogates(value))
+    if not data.isascii():
         # Readers that split text where Unicode says so (some official clients do) would end a line here.
         for character, escape in _LINE_ENDS:
-            text = text.replace(character, escape)
-    return text
+            data = data.replace(character, escape)
+    return data
+
+
+def write(value: Any) -> str:
+    """Return JSON text without blanks: deterministic, and on one line for every reader of lines."""
+    return write_bytes(value).decode()
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dragoman.events import Event
 from dragoman.stage import Stage
-from dragoman.types import JsonObject, Message, Reply, Request, ToolResult
+from dragoman.types import JsonObject, Message, Reply, Request, Tool, ToolResult
 from dragoman.wire.anthropic import client, parts, server
 from dragoman.wire.codec import Codec, Draft, Offer
 from dragoman.wire.failures import Loss
@@ -40,6 +40,11 @@ def wrap_calls(body: Any) -> JsonObject:
     if "error" in fields or isinstance(fields.get("content"), list | str):
         return fields
     return {"content": [{"type": "tool_use", **fields}] if "name" in fields else []}
+
+
+def _read_settings(fields: JsonObject) -> tuple[list[Tool], dict[str, Any]]:
+    tools, others = server.read_tools(fields.get("tools"))
+    return tools, parts.read_settings(fields, others)
 
 
 class Anthropic(Codec):
@@ -92,9 +97,9 @@ class Anthropic(Codec):
     # ---- server -------------------------------------------------------------------------------------------------
 
     def _read_request(self, fields: JsonObject, model: str) -> Request:
-        tools, others = server.read_tools(fields.get("tools"))
+        tools, options = self._read_rest(fields, ("system", "messages"), _read_settings)
         messages = server.read_system(fields.get("system")) + server.ConversationReader().read(fields.get("messages"))
-        return Request(as_text(fields.get("model")) or model, messages, tools, parts.read_settings(fields, others))
+        return Request(as_text(fields.get("model")) or model, messages, tools, options)
 
     def _write_reply(self, reply: Reply, created: int) -> JsonObject:
         return server.write_message(reply)

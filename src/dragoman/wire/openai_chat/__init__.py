@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from dragoman.events import Event
 from dragoman.stage import Stage
-from dragoman.types import JsonObject, Reply, Request, ToolResult
+from dragoman.types import JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import IdRule
-from dragoman.wire.codec import Codec, Draft, Offer
+from dragoman.wire.codec import Codec, Draft, Offer, Prepared
 from dragoman.wire.failures import Loss
 from dragoman.wire.history import HistoryRules
 from dragoman.wire.openai_chat import client, parts, server
@@ -62,20 +62,32 @@ class OpenAIChat(Codec):
         request, losses, dialect = draft.request, draft.losses, self.dialect
         history = [parts.settle_media(message, dialect.wire, losses) for message in draft.history.messages]
         messages = [entry for message in history for entry in client.write_message(message, dialect, self.quirks)]
-        tools = client.write_tools(request, draft.offered, dialect, self.quirks, losses)
-        options = client.write_options(request, dialect, self.quirks, losses)
-        body = {"model": request.model, "messages": messages, **tools, **options}
+        shape = draft.shape
+        if shape.fields is None:
+            lost: list[Loss] = []
+            tools = client.write_tools(request, draft.offered, dialect, self.quirks, lost)
+            shape.fields = tools | client.write_options(request, dialect, self.quirks, lost)
+            shape.field_losses = tuple(lost)
+        losses += shape.field_losses
+        body = {"model": request.model, "messages": messages, **shape.fields}
         if self.quirks.standard_fields_only:
             return client.keep_documented(body, dialect, self.quirks, losses)
         return body
 
+    def read_body(self, body: JsonObject, sent: Prepared) -> list[Event]:
+        plain = client.read_plain(body, self.name, sent)
+        return plain if plain is not None else super().read_body(body, sent)
+
     # ---- server -------------------------------------------------------------------------------------------------
 
     def _read_request(self, fields: JsonObject, model: str) -> Request:
-        tools, others = server.read_tools(fields, self.name)
-        options = server.read_options(fields, self.name, others)
+        tools, options = self._read_rest(fields, ("messages",), self._read_settings)
         messages = server.MessageReader(self.name).read(fields.get("messages"))
         return Request(as_text(fields.get("model"), model), messages, tools, options)
+
+    def _read_settings(self, fields: JsonObject) -> tuple[list[Tool], dict[str, Any]]:
+        tools, others = server.read_tools(fields, self.name)
+        return tools, server.read_options(fields, self.name, others)
 
     def _write_reply(self, reply: Reply, created: int) -> JsonObject:
         return server.write_completion(reply, self.name, self.rules.ids, created)

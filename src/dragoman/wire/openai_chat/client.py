@@ -7,8 +7,32 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.events import RefusalDelta
-from dragoman.types import File, Image, JsonObject, Message, Part, Request, Text, Thinking, ToolResult
+from dragoman.args.decoder import decode_object
+from dragoman.events import (
+    ArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Event,
+    RefusalDelta,
+    ReplyEnded,
+    ReplyStarted,
+    TextDelta,
+    UsageReported,
+)
+from dragoman.jsonschema.fit import fits_plainly
+from dragoman.types import (
+    File,
+    Image,
+    JsonObject,
+    Message,
+    Part,
+    Provenance,
+    Request,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from dragoman.wire.codec import Offer, Prepared, wants_strict
 from dragoman.wire.failures import Loss
 from dragoman.wire.openai_chat.parts import (
@@ -343,6 +367,65 @@ def _is_same_call(one: JsonObject, other: JsonObject) -> bool:
 def _find_matched(choice: JsonObject) -> str:
     """The text at which the model stopped, as vLLM and SGLang tell it."""
     return as_text(choice.get("stop_reason")) or as_text(choice.get("matched_stop"))
+
+
+_UNUSUAL = frozenset({"error", "citations", "search_results", "x_groq"})
+_PLAIN_MESSAGE = frozenset({"role", "content", "tool_calls"})
+_PLAIN_CALL = frozenset({"id", "type", "function", "index"})
+_PLAIN_FUNCTION = {"name", "arguments"}
+
+
+def read_plain(body: JsonObject, wire: str, sent: Prepared) -> list[Event] | None:
+    """The events of a whole completion with calls in which nothing is unusual; None for every other one.
+
+    They are those of `ChatReader`, which keeps track of much that such a body does not have.
+    """
+    choices = body.get("choices")
+    if type(body) is not dict or type(choices) is not list or len(choices) != 1 or not _UNUSUAL.isdisjoint(body):
+        return None
+    choice = choices[0]
+    message = choice.get("message") if type(choice) is dict and choice.get("finish_reason") == "tool_calls" else None
+    if type(message) is not dict or choice.get("index", 0) != 0 or body.get("object") == "error":
+        return None
+    content, entries = message.get("content"), message.get("tool_calls")
+    if any([message[name] for name in message.keys() - _PLAIN_MESSAGE]) or type(entries) is not list or not entries:
+        return None
+    if content and (type(content) is not str or not content.isascii()):
+        return None
+    usage = read_usage(body["usage"]) if "usage" in body else None
+    if sent.limit and usage is not None and usage.output_tokens >= sent.limit:
+        return None
+    model, identity = body.get("model"), body.get("id")
+    events: list[Event] = [ReplyStarted(as_text(model), as_text(identity)), *([TextDelta(content)] if content else ())]
+    ends: list[Event] = []
+    taken = set(sent.aliases.ids.values())
+    for index, entry in enumerate(entries):
+        call = _read_plain_call(entry, wire, sent)
+        if call is None or call.id in taken:
+            return None
+        taken.add(call.id)
+        events += (CallStarted(index, call.name, call.id), ArgumentsDelta(index, entry["function"]["arguments"]))
+        ends.append(CallEnded(index, call))
+    if usage is not None:
+        ends.append(UsageReported(usage))
+    return [*events, *ends, ReplyEnded("tool_calls", {wire: {"reason": "tool_calls"}})]
+
+
+def _read_plain_call(entry: Any, wire: str, sent: Prepared) -> ToolCall | None:
+    """One call under the name of an offered tool, with arguments that fit its schema."""
+    function = entry.get("function") if type(entry) is dict and _PLAIN_CALL.issuperset(entry) else None
+    if type(function) is not dict or function.keys() != _PLAIN_FUNCTION or sent.tools is None:
+        return None
+    identity, name, text = entry.get("id"), function["name"], function["arguments"]
+    if type(identity) is not str or not identity or type(name) is not str or type(text) is not str:
+        return None
+    tool = sent.tools.find(name)
+    if tool is None or tool.name != name or name in sent.aliases.names or name in sent.aliases.undo:
+        return None
+    value = decode_object(text)
+    if value is None or not fits_plainly(value, tool.parameters):
+        return None
+    return ToolCall(identity, name, value, True, True, provenance=Provenance("native", wire), wire_id=identity)
 
 
 class ChatReader(SseReader):

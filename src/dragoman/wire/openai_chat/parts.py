@@ -55,11 +55,14 @@ def read_usage(value: object) -> Usage | None:
     counts = as_dict(value)
     if not counts:
         return None
+    sent, written = as_count(counts.get("prompt_tokens")), as_count(counts.get("completion_tokens"))
     given = as_dict(counts.get("prompt_tokens_details"))
     made = as_dict(counts.get("completion_tokens_details"))
+    if not given and not made:
+        return Usage(sent, written)
     return Usage(
-        as_count(counts.get("prompt_tokens")),
-        as_count(counts.get("completion_tokens")),
+        sent,
+        written,
         as_count(given.get("cached_tokens")),
         as_count(made.get("reasoning_tokens")),
         as_count(given.get("cache_write_tokens")),
@@ -72,8 +75,8 @@ def write_usage(usage: Usage) -> dict[str, object]:
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.input_tokens + usage.output_tokens,
     }
-    given = {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_write_tokens}
-    if any(given.values()):
+    if usage.cached_tokens or usage.cache_write_tokens:
+        given = {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_write_tokens}
         counts["prompt_tokens_details"] = {name: count for name, count in given.items() if count}
     if usage.reasoning_tokens:
         counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
@@ -132,9 +135,9 @@ _MARKS = frozenset({"refusal", "annotations"})
 
 def settle_media(message: Message, wire: str, losses: list[Loss]) -> Message:
     """The message without what this wire cannot carry: a file id of another one, a file by address. Words say so."""
-    if any(part.extra and "annotations" in as_dict(part.extra.get(wire)) for part in message.parts):
+    if any([part.extra and "annotations" in as_dict(part.extra.get(wire)) for part in message.parts]):
         losses.append(Loss("dropped", "history", "annotations of an answer, which this wire takes from nobody"))
-    if not any(isinstance(part, Image | File) for part in message.parts):
+    if not any([isinstance(part, Image | File) for part in message.parts]):
         return message
     parts: list[Part] = []
     for part in message.parts:

@@ -279,6 +279,8 @@ def _write_finish(stop: StopReason, extra: dict[str, Any], wire: str, *, refused
 
 def write_message(parts: list[Part], wire: str, ids: IdRule) -> JsonObject:
     """The message of a whole completion."""
+    if all([not part.extra and isinstance(part, Text | ToolCall) for part in parts]):
+        return _write_plain(parts, wire, ids)
     identifier = Identifier(ids)
     calls = [write_call(renamed(part, identifier), wire) for part in parts if isinstance(part, ToolCall)]
     texts = [Text(describe_invalid(part)) if isinstance(part, InvalidCall) else part for part in parts]
@@ -291,6 +293,17 @@ def write_message(parts: list[Part], wire: str, ids: IdRule) -> JsonObject:
     message.update(write_thinking(parts, wire))
     if calls:
         message["tool_calls"] = calls
+    return message
+
+
+def _write_plain(parts: list[Part], wire: str, ids: IdRule) -> JsonObject:
+    """The same for words and calls of which no wire says more, as by far the most messages are."""
+    text = "".join([part.text for part in parts if type(part) is Text])
+    found = [part for part in parts if type(part) is ToolCall]
+    message: JsonObject = {"role": "assistant", "content": text or (None if found else ""), "refusal": None}
+    if found:
+        identifier = Identifier(ids)
+        message["tool_calls"] = [write_call(renamed(call, identifier), wire) for call in found]
     return message
 
 
@@ -340,8 +353,8 @@ def write_completion(reply: Reply, wire: str, ids: IdRule, created: int) -> Json
 
 
 def _write_sources(extra: dict[str, Any], wire: str) -> JsonObject:
-    own = as_dict(extra.get(wire))
-    return {name: own[name] for name in ("citations", "search_results") if name in own}
+    own = as_dict(extra.get(wire)) if extra else {}
+    return {name: own[name] for name in ("citations", "search_results") if name in own} if own else {}
 
 
 class ChunkWriter(StreamWriter[JsonObject | str]):
