@@ -256,6 +256,8 @@ class Connection(asyncio.Protocol):
                 else:
                     assert isinstance(event, Head)
                     self._begin(event)
+            if parser.fault is not None:
+                raise parser.fault
         except TransportFault as fault:
             self._fail(fault)
             return
@@ -392,6 +394,8 @@ def _keep_alive(headers: dict[str, str], usual: float) -> float:
 # How a connection is opened: names, sockets, TLS, and the tunnel through a proxy. Every failure has its own code.
 
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""This process or this machine has no room for another connection, which says nothing about the server."""
 
 
 async def open_connection(
@@ -429,6 +433,9 @@ async def open_connection(
     except socket.gaierror as error:
         raise TransportFault("unreachable", f"no address for {place}: {error.strerror}", code="dns") from None
     except OSError as error:
+        if error.errno in _EXHAUSTED:
+            message = f"no connection to {place} can be opened: {error.strerror}"
+            raise TransportFault("overloaded", message, code="pool") from None
         refused = isinstance(error, ConnectionRefusedError) or _REFUSED in str(error)
         why = "nothing listens there" if refused else error.strerror or str(error)
         raise TransportFault(
