@@ -15,6 +15,7 @@ import msgspec
 from dragoman.client.http.parser import decoder_for
 from dragoman.client.transport import TransportFault
 from dragoman.server.quotas import EVERYTHING, Permit
+from dragoman.types import Failure
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -46,6 +47,7 @@ class HttpCall:
     __slots__ = (
         "_receive",
         "_send",
+        "cut_off",
         "has_begun",
         "headers",
         "method",
@@ -70,6 +72,8 @@ class HttpCall:
         self.status = 0
         self.sent = 0
         self.permit: Permit = EVERYTHING
+        self.cut_off: Callable[[Failure], Awaitable[None]] | None = None
+        """Ends a stream that has begun with a failure, in the wire of the client."""
 
     async def read_body(self, most: int = MOST_OF_A_BODY) -> bytes:
         """Return the body, decompressed. Raises BodyTooLarge, UnreadableBody and ClientDisconnected."""

@@ -116,8 +116,9 @@ class Gateway:
                 raise
             await answer_failure(call, _codec_of(call.path), Failure("server_error", str(error), 500))
         except asyncio.CancelledError:
-            # Only the end of the process cancels a request. The server closes its connection, so the client notices.
+            # Only the end of the process cancels a request.
             log.warning("%s %s was cut off: the gateway ends", call.method, escape_message(call.path))
+            await _cut_off(call)
         except Exception:
             log.exception("an error of the gateway itself, in %s %s", call.method, escape_message(call.path))
             if call.has_begun:
@@ -126,6 +127,12 @@ class Gateway:
             await answer_failure(call, _codec_of(call.path), failure)
         finally:
             permit.close()
+
+    async def refuse_excess(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request on a connection above the limit."""
+        call = HttpCall(scope, receive, send)
+        failure = Failure("overloaded", "the gateway has too many connections", 503, "too_many_connections", 1.0)
+        await answer_failure(call, _codec_of(call.path), failure, _CLOSE)
 
     async def _refuse(self, call: HttpCall, failure: Failure) -> None:
         """Answer a request that is not admitted. The server skips its body."""
@@ -335,6 +342,15 @@ class Gateway:
 _CLOSE = {"connection": "close"}
 _ESTIMATED = {"x-dragoman-estimated": "true"}
 """Marks a number of tokens that is not counted, but estimated from the size of the request."""
+
+
+async def _cut_off(call: HttpCall) -> None:
+    """Tell a client that the gateway ends. A stream whose bytes are passed on unchanged ends without a last chunk."""
+    failure = Failure("overloaded", "the gateway shuts down; send the request again", 503, "server_shutdown")
+    if not call.has_begun:
+        await answer_failure(call, _codec_of(call.path), failure, _CLOSE)
+    elif call.cut_off is not None:
+        await call.cut_off(failure)
 
 
 def _wire_of(path: str) -> str:
