@@ -77,8 +77,6 @@ class Backend(Struct, frozen=True):
     trust: TrustName = "compat"
     repair_turns: int = 1
     observer: Observer | None = None
-    seconds: float | None = None
-    """The time for one reply, with all attempts."""
 
 
 class Exchange:
@@ -307,11 +305,8 @@ class Exchange:
         if observer is not None:
             observer.started()
         failure: Failure | None = None
-        limit = self._backend.seconds
-        deadline = time.monotonic() + limit if limit is not None else None
-        replies = self._backend.client.stream_batches(composed.request, whole=self._whole, deadline=deadline)
         try:
-            async with aclosing(replies) as batches:
+            async with aclosing(self._backend.client.stream_batches(composed.request, whole=self._whole)) as batches:
                 async for batch in batches:
                     ready: list[Event] = []
                     for event in batch:

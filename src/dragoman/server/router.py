@@ -185,7 +185,6 @@ class Chosen(Struct, frozen=True):
                 trust,
                 settings.repair_turns,
                 target,
-                target.settings.total_timeout,
             )
             for target in self.targets
         ]
@@ -247,7 +246,7 @@ class Router:
             headers=headers,
             breakers=self._breakers,
             retries=Retries(patience=_LONGEST_WAIT),
-            timeouts=Timeouts(first_byte=row.first_byte_timeout, idle=row.idle_timeout),
+            timeouts=Timeouts(first_byte=row.first_byte_timeout, idle=row.idle_timeout, total=row.total_timeout),
             limiter=limiter,
         )
 

@@ -187,7 +187,7 @@ class ResponseParser:
             self.keeps = False
             if not out:
                 raise
-            self.fault = fault
+            self.fault = fault.copy()
         return out
 
     def close(self) -> list[object]:
