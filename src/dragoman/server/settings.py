@@ -45,7 +45,7 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds for which requests that have begun may go on after a signal to stop."""
     most_connections: int = 4096
     """Connections of clients at the same time, and connections to endpoints; fewer if the process may have fewer."""
-    most_of_a_reply: int = 64 * 1024 * 1024
+    most_of_a_reply: int = 32 * 1024 * 1024
     """The largest body of an answer of an endpoint, in bytes, after decompression."""
 
 
