@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from dragoman import wire as wires
 from dragoman.characters import escape_message
+from dragoman.client.transport import TransportFault
 from dragoman.errors import DragomanError, UnknownModel
 from dragoman.pipeline import Exchange, Report
 from dragoman.server import models
@@ -115,6 +116,10 @@ class Gateway:
             if call.has_begun:
                 raise
             await answer_failure(call, _codec_of(call.path), Failure("server_error", str(error), 500))
+        except TransportFault as fault:
+            # The bytes of an endpoint were passed on, and it failed. The answer to the client ends without its last
+            # chunk, like the one of the endpoint.
+            log.warning("%s %s was cut off: %s", call.method, escape_message(call.path), escape_message(fault.message))
         except asyncio.CancelledError:
             # Only the end of the process cancels a request.
             log.warning("%s %s was cut off: the gateway ends", call.method, escape_message(call.path))
