@@ -30,6 +30,15 @@ def write_orders(canary: str, *, round: int, of: int, fault: str = "") -> str:
     return f"round={round} of={of} fault={fault} {canary}"
 
 
+async def release(port: int, round: int, of: int) -> None:
+    """Let the streams of a round go on, by a request that is the last one of the round."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    body = write_orders("canary-9999-ff", round=round, of=of).encode()
+    writer.write(b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+    await reader.readline()
+    writer.close()
+
+
 def frame(value: Any) -> bytes:
     data = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
     return f"data: {data}\n\n".encode()

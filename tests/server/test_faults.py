@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from dragoman import wire as wires
 from dragoman.client.client import Client
 from dragoman.providers import resolve
 from dragoman.server.router import Router
-from dragoman.server.settings import EndpointSettings, GatewaySettings, RouteSettings, ServerSettings
+from dragoman.server.settings import EndpointSettings, GatewaySettings, RouteProfile, RouteSettings, ServerSettings
 from dragoman.testing import Answer as Raw
 from dragoman.testing import Fault, Upstream, call, calls
 from dragoman.types import Message, Reply
@@ -119,10 +120,11 @@ ROWS = [
 
 
 class NotingRouter(Router):
-    """Notes the waits before retries instead of waiting."""
+    """Notes the waits before retries instead of waiting. Its clients are ahead of the time by `clock` seconds."""
 
-    def __init__(self, waits: list[float], *given: Any, **named: Any) -> None:
+    def __init__(self, waits: list[float], ahead: list[float], *given: Any, **named: Any) -> None:
         self._waits = waits
+        self._ahead = ahead
         super().__init__(*given, **named)
 
     def open_client(self, *given: Any, **named: Any) -> Client:
@@ -131,23 +133,29 @@ class NotingRouter(Router):
 
         client = super().open_client(*given, **named)
         client._sleep = note
+        client._clock = lambda: time.monotonic() + self._ahead[0]
         return client
 
 
 def gateway_for(
-    *upstreams: Upstream, waits: list[float] | None = None, gateway: ServerSettings | None = None, **endpoint: Any
+    *upstreams: Upstream,
+    waits: list[float] | None = None,
+    clock: list[float] | None = None,
+    gateway: ServerSettings | None = None,
+    profile: RouteProfile = "compat",
+    **endpoint: Any,
 ) -> AbstractContextManager[RunningGateway]:
     """A gateway with an endpoint, and fallbacks behind it."""
     names = [f"endpoint_{number}" for number in range(len(upstreams))]
     row = EndpointSettings(url="http://there.invalid/v1", key=KEY, **endpoint)
-    route = RouteSettings(to=names[0], fallback=names[1:], profile=endpoint.pop("profile", "compat"))
+    route = RouteSettings(to=names[0], fallback=names[1:], profile=profile)
     settings = GatewaySettings(gateway or ServerSettings(port=0), dict.fromkeys(names, row), [route])
     servers: Any = {
         name: FixedServer(resolve("custom:m", base_url=upstream.url))
         for name, upstream in zip(names, upstreams, strict=True)
     }
-    noted = waits if waits is not None else []
-    return run_gateway(lambda transport: NotingRouter(noted, settings, servers=servers, transport=transport))
+    own = [] if waits is None else waits, [0.0] if clock is None else clock
+    return run_gateway(lambda transport: NotingRouter(*own, settings, servers=servers, transport=transport))
 
 
 def read(wire: str, stream: bool, answer: Answer) -> Reply:

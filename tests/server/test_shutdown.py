@@ -57,14 +57,6 @@ async def wait_until_closed(gateway: Running) -> None:
     raise AssertionError("the gateway still listens")
 
 
-async def release(endpoint: Running, round: int, of: int) -> None:
-    """Let the streams of a round go on, by the last request of the round."""
-    orders = load_endpoint.write_orders("canary-9999-ff", round=round, of=of)
-    client = await processes.connect(endpoint.port, processes.write_request("openai_chat", orders))
-    await client.first
-    client.transport.abort()
-
-
 def read_all(clients: list[RawClient]) -> list[Answer]:
     return [processes.read_answer(bytes(client.received)) for client in clients]
 
@@ -101,7 +93,7 @@ def test_fault_54_streams_are_finished_after_a_signal_and_no_new_ones_begin(tmp_
                 clients = await open_streams(gateway, 1, more=1)
                 gateway.process.send_signal(name)
                 await wait_until_closed(gateway)
-                await release(endpoint, 1, len(CANARIES) + 1)
+                await load_endpoint.release(endpoint.port, 1, len(CANARIES) + 1)
                 await asyncio.gather(*(client.ended for client in clients))
                 return read_all(clients)
 

@@ -7,12 +7,17 @@ it is configured to: these are decisions of the client.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
 from msgspec import Struct
 
 from dragoman.types import FailureKind
+
+
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Errors that mean that this process or this machine has no room left, and say nothing about a server."""
 
 
 class HttpRequest(Struct, frozen=True):

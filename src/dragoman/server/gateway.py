@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dragoman import wire as wires
 from dragoman.characters import escape_message
-from dragoman.client.transport import TransportFault
+from dragoman.client.transport import EXHAUSTED, TransportFault
 from dragoman.errors import DragomanError, UnknownModel
 from dragoman.pipeline import Exchange, Report
 from dragoman.server import models
@@ -88,6 +88,11 @@ class Gateway:
             ("GET", "/dragoman/exchanges"): self._list_exchanges,
         }
 
+    def load(self) -> None:
+        """Load the codecs of all clients. When the process has no file left, errors still have to be written."""
+        for wire in {*_PATHS.values(), "gemini"}:
+            wires.get(wire)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _run_lifespan(receive, send)
@@ -124,11 +129,10 @@ class Gateway:
             # Only the end of the process cancels a request.
             log.warning("%s %s was cut off: the gateway ends", call.method, escape_message(call.path))
             await _cut_off(call)
-        except Exception:
-            log.exception("an error of the gateway itself, in %s %s", call.method, escape_message(call.path))
+        except Exception as error:
+            failure = _blame(call, error)
             if call.has_begun:
                 raise
-            failure = Failure("server_error", "an error of the gateway itself; its log has the details", 500)
             await answer_failure(call, _codec_of(call.path), failure)
         finally:
             permit.close()
@@ -347,6 +351,15 @@ class Gateway:
 _CLOSE = {"connection": "close"}
 _ESTIMATED = {"x-dragoman-estimated": "true"}
 """Marks a number of tokens that is not counted, but estimated from the size of the request."""
+
+
+def _blame(call: HttpCall, error: Exception) -> Failure:
+    """Log an error of the gateway itself, and return what the client is told."""
+    if isinstance(error, OSError) and error.errno in EXHAUSTED:
+        log.error("%s %s failed: %s", call.method, escape_message(call.path), error.strerror)
+        return Failure("overloaded", f"the gateway has no room: {error.strerror}", 503, "pool")
+    log.exception("an error of the gateway itself, in %s %s", call.method, escape_message(call.path))
+    return Failure("server_error", "an error of the gateway itself; its log has the details", 500)
 
 
 async def _cut_off(call: HttpCall) -> None:

@@ -127,6 +127,7 @@ class GatewayServer:
         """Serve until `stop`. Requests that have begun are finished first."""
         # The server's own signal handlers would replace those of the command.
         self._server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
+        self._gateway.load()
         try:
             await self._server.serve(sockets=[self._listener])
         finally:

@@ -14,7 +14,7 @@ from typing import cast
 
 from dragoman.client.http.addresses import Address, Proxy
 from dragoman.client.http.parser import END, Decoder, Head, Limits, ResponseParser, decoder_for
-from dragoman.client.transport import Timeouts, TransportFault
+from dragoman.client.transport import EXHAUSTED, Timeouts, TransportFault
 
 # --------------------------------------------------------------------------------------------------------------------
 # One connection: an asyncio protocol that sends a request, feeds the parser, and passes the body to a response.
@@ -398,8 +398,6 @@ def _keep_alive(headers: dict[str, str], usual: float) -> float:
 # How a connection is opened: names, sockets, TLS, and the tunnel through a proxy. Every failure has its own code.
 
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""This process or this machine has no room for another connection, which says nothing about the server."""
 
 
 async def open_connection(
@@ -437,7 +435,7 @@ async def open_connection(
     except socket.gaierror as error:
         raise TransportFault("unreachable", f"no address for {place}: {error.strerror}", code="dns") from None
     except OSError as error:
-        if error.errno in _EXHAUSTED:
+        if error.errno in EXHAUSTED:
             message = f"no connection to {place} can be opened: {error.strerror}"
             raise TransportFault("overloaded", message, code="pool") from None
         refused = isinstance(error, ConnectionRefusedError) or _REFUSED in str(error)
