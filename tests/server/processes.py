@@ -83,15 +83,32 @@ def started(command: list[str], log: Path, environment: dict[str, str] | None = 
 
 @contextmanager
 def serving(
-    folder: Path, url: str, *arguments: str, gateway: str = "", endpoint: str = "", wrapper: tuple[str, ...] = ()
+    folder: Path,
+    url: str,
+    *arguments: str,
+    gateway: str = "",
+    endpoint: str = "",
+    wrapper: tuple[str, ...] = (),
+    port: int = 0,
 ) -> Iterator[Running]:
     """Run `dragoman serve` with one endpoint. `gateway` and `endpoint` are further lines of these tables."""
     path = folder / "gateway.toml"
     row = f'[endpoints.e]\nurl = "{url}"\nwire = "openai_chat"\nmodel = "m"\ntool_mode = "native"\n{endpoint}'
     path.write_text(f'[gateway]\n{gateway}\n{row}\n[[routes]]\nto = "e"\n', encoding="utf-8")
-    command = [*wrapper, sys.executable, "-m", "dragoman", "serve", "--config", str(path), "--port", "0", "--json"]
+    command = [
+        *wrapper,
+        sys.executable,
+        "-m",
+        "dragoman",
+        "serve",
+        "--config",
+        str(path),
+        "--port",
+        str(port),
+        "--json",
+    ]
     state = {"XDG_STATE_HOME": str(folder), "DRAGOMAN_FACTS": "off", "TMPDIR": str(folder / "temporary")}
-    with started([*command, *arguments], folder / "gateway.log", state) as running:
+    with started([*command, "--json", *arguments], folder / "gateway.log", state) as running:
         yield running
 
 

@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from dragoman.types import FailureKind
 
-
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """Errors that mean that this process or this machine has no room left, and say nothing about a server."""
 
