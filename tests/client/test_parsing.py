@@ -34,6 +34,14 @@ ANSWERS = {
 }
 
 
+def feed(parser: ResponseParser, data: bytes) -> list[object]:
+    """Feed the parser, and raise a fault also if other events come before it."""
+    events = parser.feed(data)
+    if parser.fault is not None:
+        raise parser.fault
+    return events
+
+
 def read(pieces: list[bytes], method: str = "POST") -> tuple[Head, bytes, bool]:
     parser = ResponseParser(LIMITS, method)
     events = [event for piece in pieces for event in parser.feed(piece)]
@@ -132,11 +140,28 @@ def test_what_is_no_http_is_refused_in_any_split(name: str) -> None:
         parser = ResponseParser(LIMITS)
         with pytest.raises(TransportFault, match=words) as caught:
             for piece in pieces:
-                parser.feed(piece)
+                feed(parser, piece)
         assert caught.value.kind == "broken_protocol"
         assert not parser.keeps
         with pytest.raises(TransportFault):
-            parser.feed(PLAIN)
+            feed(parser, PLAIN)
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+BROKEN_CHUNKS = [b"zz\r\nx\r\n", b"3\r\nabcde\r\n", b"\r\n", b"0\r\nbad trailer\r\n\r\n", b"2\nok\r\n"]
+
+
+def test_what_arrives_before_a_fault_is_not_lost_in_any_split() -> None:
+    for broken in BROKEN_CHUNKS:
+        data = CHUNKED + broken
+        expected = b"helloabc" if b"abc" in broken else b"hello"
+        for place in range(len(data)):
+            parser, events = ResponseParser(LIMITS), []
+            with pytest.raises(TransportFault):
+                for piece in (data[:place], data[place:]):
+                    events += parser.feed(piece)
+                parser.feed(b"")
+            assert b"".join(event for event in events if isinstance(event, bytes)) == expected, (broken, place)
 
 
 LENGTHS = ("Content-Length: 0", "content-length: 5", "CONTENT-LENGTH:5")
@@ -158,7 +183,7 @@ def test_a_length_and_a_transfer_encoding_together_are_refused(method: str, stat
                 for body in (b"hello", b"0\r\n\r\n", b"5\r\nhello\r\n0\r\n\r\n"):
                     parser = ResponseParser(LIMITS, method)
                     with pytest.raises(TransportFault, match="together"):
-                        parser.feed(head.encode() + body)
+                        feed(parser, head.encode() + body)
                     assert not parser.keeps
 
 
@@ -232,7 +257,7 @@ def test_what_is_too_large_is_refused_in_any_split(name: str) -> None:
         parser = ResponseParser(LIMITS)
         with pytest.raises(TransportFault) as caught:
             for piece in pieces:
-                parser.feed(piece)
+                feed(parser, piece)
         assert caught.value.kind == "too_large"
 
 

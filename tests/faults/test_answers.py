@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import sys
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from tests.faults.streams import ONCE, QUESTION, TWICE, WIRES, ask, header
 
 from dragoman.client import Client, HttpTransport, Limits
+from dragoman.client.transport import Timeouts, TransportFault
 from dragoman.providers import resolve
 from dragoman.testing import Answer, Fault, ScriptedModel, Upstream, call, every_split, sse
 from dragoman.testing.faults import FaultKind
@@ -171,3 +173,40 @@ def test_28_and_57_what_stands_behind_an_answer_is_never_the_next_one() -> None:
     script = [Fault("trailing_bytes", body=stray), "one", Fault("trailing_bytes", body=stray), "two", "three"]
     with Upstream(script) as upstream:
         assert asyncio.run(run(upstream)) == ["one", "two", "three"]
+
+
+REFERENCES = [
+    *(Fault(kind) for kind in ("reset", "close", "html", "garbage", "redirect", "bad_chunk")),
+    *(Fault(kind, at=30) for kind in ("reset", "close", "end", "long_length")),
+    *(Fault("status", status=code, body="no") for code in (400, 401, 429, 500)),
+    *(Fault("bomb", size=size) for size in (1 << 20, 1 << 24)),
+    *(Fault(kind, size=1 << 20) for kind in ("huge_head", "many_headers")),
+    *(Fault("stall", at=at) for at in (None, 1, 100)),
+    *(Fault("slow_head"), Fault("pings"), Fault("slow", at=1, seconds=0.01)),
+]  # fmt: skip
+
+
+def test_26_a_fault_keeps_no_body_until_the_next_garbage_collection() -> None:
+    """A fault refers to the frames that it passed, and these to bodies of megabytes."""
+
+    async def run(upstream: Upstream, whole: bool) -> list[str]:
+        transport = HttpTransport(limits=Limits(body_bytes=1 << 22))
+        timeouts = Timeouts(first_byte=0.1, idle=0.1, total=0.2)
+        client = Client(upstream.endpoint(), transport=transport, retries=ONCE, timeouts=timeouts)
+        gc.collect()
+        gc.disable()
+        try:
+            await client.ask(QUESTION, whole=whole)
+            await transport.close()
+            # The event loop forgets the callback that ended the last wait.
+            await asyncio.sleep(0)
+            return [repr(kept) for kept in gc.get_objects() if isinstance(kept, TransportFault)]
+        finally:
+            gc.enable()
+
+    for fault in REFERENCES:
+        for whole in (True, False):
+            script = [fault] if fault.answers else [fault, "a long answer " * 20]
+            with Upstream(script) as upstream:
+                kept = asyncio.run(run(upstream, whole))
+            assert kept == [], (fault, whole)

@@ -69,6 +69,11 @@ def gateway_to(endpoint: Endpoint, settings: GatewaySettings | None = None) -> I
 class RunningGateway(NamedTuple):
     url: str
     gateway: Gateway
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
 
     @property
     def reports(self) -> list[dict[str, Any]]:
@@ -101,7 +106,7 @@ def run_gateway(open_router: Callable[[HttpTransport], Router]) -> Iterator[Runn
     thread.start()
     assert started.wait(20), "the gateway did not start"
     try:
-        yield RunningGateway(address_of(listener), state["gateway"])
+        yield RunningGateway(address_of(listener), state["gateway"], state["loop"])
     finally:
         state["loop"].call_soon_threadsafe(state["stopped"].set)
         thread.join(20)

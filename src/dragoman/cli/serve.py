@@ -30,6 +30,7 @@ from dragoman.server.process import (
     handle_signals,
     open_gateway,
     open_socket,
+    raise_file_limit,
     reload_settings,
 )
 from dragoman.server.programs import PLACEHOLDER_KEY, list_clients
@@ -172,6 +173,7 @@ def _install_log() -> None:
 
 async def _serve(settings: GatewaySettings, config: Path | None, *, json: bool) -> int:
     facts = shared_facts(os.environ)
+    raise_file_limit()
     access = open_access(settings.gateway, os.environ, load(environment=os.environ).prices())
     gateway, transport = await open_gateway(settings, facts, access)
     try:

@@ -360,6 +360,9 @@ class Client(_Asker):
 
     def _open(self, plan: Plan, deadline: float | None) -> Attempt:
         assert self._auth is not None and self._transport is not None
+        if self.timeouts.total is not None:
+            limit = self._clock() + self.timeouts.total
+            deadline = limit if deadline is None else min(deadline, limit)
         exchange = Exchange(self._transport, self.timeouts, self._clock, deadline, self._debugger)
         breaker = self._breakers.of(plan.origin)
         attempt = Attempt(plan, exchange, self._auth, breaker, self._scrubbers, self.codec, self._clock, self._calendar)

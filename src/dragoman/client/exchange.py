@@ -225,6 +225,9 @@ class AnswerReader(Struct, eq=False):
             return fail_reply(from_fault(fault))
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         body = parse_frame(data)
+        if body is BROKEN:
+            # Bytes that are no characters are replaced, as they are in a stream.
+            body = parse_frame(data.decode("utf-8", "replace"))
         if isinstance(body, dict):
             return self.codec.read_body(body, self.prepared)
         if not self.whole and b"\n" in data.strip():

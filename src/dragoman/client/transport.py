@@ -7,12 +7,16 @@ it is configured to: these are decisions of the client.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
 from msgspec import Struct
 
 from dragoman.types import FailureKind
+
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Errors that mean that this process or this machine has no room left, and say nothing about a server."""
 
 
 class HttpRequest(Struct, frozen=True):
@@ -25,7 +29,7 @@ class HttpRequest(Struct, frozen=True):
 
 
 class Timeouts(Struct, frozen=True):
-    """Seconds for each kind of wait. For a total deadline, the caller cancels the request."""
+    """Seconds for each kind of wait. A transport knows the first three; the client watches the total."""
 
     connect: float = 10.0
     """To open the connection, including TLS."""
@@ -33,6 +37,8 @@ class Timeouts(Struct, frozen=True):
     """From the last byte sent to the end of the response's head; a model may reason for minutes before it answers."""
     idle: float = 120.0
     """Between two pieces of the body."""
+    total: float | None = None
+    """From the start of an attempt to the end of its answer. A server can send signs of life for ever."""
 
 
 class HttpResponse(Protocol):
@@ -72,3 +78,11 @@ class TransportFault(Exception):
         self.message = message
         self.code = code
         """A more specific name, if known: `dns`, `refused`, `connect`, `first_byte`, `idle`, ..."""
+
+    def copy(self) -> TransportFault:
+        """Return the same fault without its traceback.
+
+        A fault that is kept after it was raised keeps the frames of all callers, and the bodies in them, until the
+        next full garbage collection.
+        """
+        return TransportFault(self.kind, self.message, code=self.code)

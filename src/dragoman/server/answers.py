@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from dragoman.events import Event, ReplyFailed, ReplyStarted
+from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted
 from dragoman.server.asgi import HttpCall, KeepAlive
 from dragoman.stage import Stage
 from dragoman.types import Failure, Request
@@ -27,6 +27,9 @@ _IDS = {"openai_chat": "chatcmpl-", "openai_responses": "resp_", "anthropic": "m
 
 async def answer_failure(call: HttpCall, codec: Codec, failure: Failure, headers: dict[str, str] | None = None) -> None:
     """Send an error in the form of a wire."""
+    if failure.code == "pool":
+        # The gateway itself has no connection left. It may have one soon.
+        failure = replace(failure, status=503, retry_after=1.0)
     status, body = codec.encode_failure(failure)
     wait = {"retry-after": str(max(1, round(failure.retry_after)))} if failure.retry_after is not None else {}
     await call.answer_json(status, body, {**wait, **(headers or {})})
@@ -116,6 +119,7 @@ class StreamAnswer(_Answer):
     async def _begin(self) -> None:
         kind = "application/json; charset=UTF-8" if self._is_array else ROWS[self._codec.name].stream_type
         head = {"content-type": kind, "cache-control": "no-cache", "x-accel-buffering": "no", **self._headers}
+        self._call.cut_off = self._cut_off
         if self._call.accepts_trailers:
             await self._call.begin_with_trailers(200, head, REPORT_TRAILER)
         else:
@@ -128,6 +132,10 @@ class StreamAnswer(_Answer):
             if self._alive is not None:
                 self._alive.sent()
             await self._call.send(data)
+
+    async def _cut_off(self, failure: Failure) -> None:
+        frames = [*self._writer.feed(ReplyFailed(failure)), *self._writer.feed(ReplyEnded("error"))]
+        await self._call.send(b"".join([*frames, *self._writer.close()]), more=False)
 
     async def _beat(self) -> None:
         """Send a sign of life. A client that waits for a model to load would otherwise give up."""

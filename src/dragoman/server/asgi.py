@@ -15,6 +15,7 @@ import msgspec
 from dragoman.client.http.parser import decoder_for
 from dragoman.client.transport import TransportFault
 from dragoman.server.quotas import EVERYTHING, Permit
+from dragoman.types import Failure
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -59,6 +60,7 @@ class HttpCall:
         "_receive",
         "_send",
         "added",
+        "cut_off",
         "has_begun",
         "headers",
         "method",
@@ -85,6 +87,8 @@ class HttpCall:
         self.permit: Permit = EVERYTHING
         self.added: dict[str, str] | None = None
         """Headers of every answer to this request."""
+        self.cut_off: Callable[[Failure], Awaitable[None]] | None = None
+        """Ends a stream that has begun with a failure, in the wire of the client."""
 
     async def read_body(self, most: int = MOST_OF_A_BODY) -> bytes:
         """Return the body, decompressed. Raises BodyTooLarge, BodyTooSlow, UnreadableBody and ClientDisconnected."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from dragoman import wire as wires
 from dragoman.characters import escape_message
+from dragoman.client.transport import EXHAUSTED, TransportFault
 from dragoman.errors import DragomanError, UnknownModel
 from dragoman.pipeline.report import Report
 from dragoman.server import models
@@ -111,14 +112,8 @@ class Gateway:
         call.permit = permit
         try:
             await self._dispatch(call)
-        except BodyTooLarge:
-            limit = self.router.settings.gateway.most_of_a_request
-            # The kind `too_large` means the answer of an endpoint.
-            failure = Failure("bad_request", f"the request is larger than {limit} bytes", 413)
-            await answer_failure(call, _codec_of(call.path), failure, _CLOSE)
-        except BodyTooSlow:
-            failure = Failure("bad_request", "the request did not arrive in time", 408, "request_timeout")
-            await answer_failure(call, _codec_of(call.path), failure, _CLOSE)
+        except (BodyTooLarge, BodyTooSlow) as error:
+            await answer_failure(call, _codec_of(call.path), self._explain_body(error), _CLOSE)
         except UnreadableBody as error:
             await answer_failure(call, _codec_of(call.path), Failure("bad_request", str(error), error.status))
         except ClientDisconnected:
@@ -128,17 +123,28 @@ class Gateway:
             if call.has_begun:
                 raise
             await answer_failure(call, _codec_of(call.path), Failure("server_error", str(error), 500))
+        except TransportFault as fault:
+            # The bytes of an endpoint were passed on, and it failed. The answer to the client ends without its last
+            # chunk, like the one of the endpoint.
+            log.warning("%s %s was cut off: %s", call.method, escape_message(call.path), escape_message(fault.message))
         except asyncio.CancelledError:
-            # Only the end of the process cancels a request. The server closes its connection, so the client notices.
+            # Only the end of the process cancels a request.
             log.warning("%s %s was cut off: the gateway ends", call.method, escape_message(call.path))
-        except Exception:
-            log.exception("an error of the gateway itself, in %s %s", call.method, escape_message(call.path))
+            await _cut_off(call)
+        except Exception as error:
+            failure = _blame(call, error)
             if call.has_begun:
                 raise
-            failure = Failure("server_error", "an error of the gateway itself; its log has the details", 500)
             await answer_failure(call, _codec_of(call.path), failure)
         finally:
             permit.close()
+
+    def _explain_body(self, error: BodyTooLarge | BodyTooSlow) -> Failure:
+        if isinstance(error, BodyTooSlow):
+            return Failure("bad_request", "the request did not arrive in time", 408, "request_timeout")
+        limit = self.router.settings.gateway.most_of_a_request
+        # The kind `too_large` means the answer of an endpoint.
+        return Failure("bad_request", f"the request is larger than {limit} bytes", 413)
 
     async def _greet_page(self, call: HttpCall) -> bool:
         """Let an allowed page read the answer. Return whether its browser only asked if it may, and was told."""
@@ -152,6 +158,12 @@ class Gateway:
         elif allowed is not None:
             await call.answer(204, b"", allowed)
         return allowed is not None
+
+    async def refuse_excess(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request on a connection above the limit."""
+        call = HttpCall(scope, receive, send)
+        failure = Failure("overloaded", "the gateway has too many connections", 503, "too_many_connections", 1.0)
+        await answer_failure(call, _codec_of(call.path), failure, _CLOSE)
 
     async def _refuse(self, call: HttpCall, failure: Failure) -> None:
         """Answer a request that is not admitted. The server skips its body."""
@@ -396,6 +408,24 @@ def _get_codec(wire: str) -> Codec:
     codec = wires.get(wire)
     codec.is_shared = True
     return codec
+
+
+def _blame(call: HttpCall, error: Exception) -> Failure:
+    """Log an error of the gateway itself, and return what the client is told."""
+    if isinstance(error, OSError) and error.errno in EXHAUSTED:
+        log.error("%s %s failed: %s", call.method, escape_message(call.path), error.strerror)
+        return Failure("overloaded", f"the gateway has no room: {error.strerror}", 503, "pool")
+    log.exception("an error of the gateway itself, in %s %s", call.method, escape_message(call.path))
+    return Failure("server_error", "an error of the gateway itself; its log has the details", 500)
+
+
+async def _cut_off(call: HttpCall) -> None:
+    """Tell a client that the gateway ends. A stream whose bytes are passed on unchanged ends without a last chunk."""
+    failure = Failure("overloaded", "the gateway shuts down; send the request again", 503, "server_shutdown")
+    if not call.has_begun:
+        await answer_failure(call, _codec_of(call.path), failure, _CLOSE)
+    elif call.cut_off is not None:
+        await call.cut_off(failure)
 
 
 def _codec_of(path: str) -> Codec:

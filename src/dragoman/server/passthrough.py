@@ -10,7 +10,7 @@ from dragoman.client.transport import HttpRequest, HttpResponse, TransportFault
 from dragoman.pipeline.report import Report
 from dragoman.replies import fold
 from dragoman.server.answers import EXCHANGE_HEADER, answer_failure
-from dragoman.server.asgi import HttpCall
+from dragoman.server.asgi import HttpCall, run_until_disconnect
 from dragoman.server.keys import find_login
 from dragoman.server.paths import find_gemini, is_plain
 from dragoman.server.router import Chosen, Router, Target
@@ -34,16 +34,21 @@ async def pass_through(call: HttpCall, body: bytes, wire: str, router: Router) -
     if target is None:
         return False
     client = target.client_for("", find_login(call.headers))
-    response = await _send(call, body, target, client)
-    if response is not None:
-        try:
-            await _begin(call, response, {})
-            async for piece in _pieces_of(response, client):
-                await call.send(piece)
-            await call.send(b"", more=False)
-        finally:
-            await response.close()
+    await run_until_disconnect(call, _copy(call, body, target, client))
     return True
+
+
+async def _copy(call: HttpCall, body: bytes, target: Target, client: Client) -> None:
+    response = await _send(call, body, target, client)
+    if response is None:
+        return
+    try:
+        await _begin(call, response, {})
+        async for piece in _pieces_of(response, client):
+            await call.send(piece)
+        await call.send(b"", more=False)
+    finally:
+        await response.close()
 
 
 def find_target(wire: str, router: Router, model: str) -> Target | None:
@@ -79,6 +84,7 @@ async def relay(call: HttpCall, body: bytes, codec: Codec, chosen: Chosen, repor
     client = target.client_for(chosen.model, find_login(call.headers))
     report.model = client.model
     target.started()
+    failure: Failure | None = None
     try:
         response = await _send(call, body, target, client)
         if response is None:
@@ -89,8 +95,12 @@ async def relay(call: HttpCall, body: bytes, codec: Codec, chosen: Chosen, repor
             await _observe(call, response, codec, report, client)
         finally:
             await response.close()
+    except TransportFault as fault:
+        failure = Failure(fault.kind, fault.message, code=fault.code)
+        report.fail(failure)
+        raise
     finally:
-        target.ended(None)
+        target.ended(failure)
 
 
 async def _observe(call: HttpCall, response: HttpResponse, codec: Codec, report: Report, client: Client) -> None:

@@ -13,16 +13,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dragoman.client.http import HttpTransport
+from dragoman import wire as wires
+from dragoman.client.http import HttpTransport, Limits
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.providers import Facts
 from dragoman.server.access import Access
 from dragoman.server.gateway import Gateway
+from dragoman.server.paths import TRANSLATED
 from dragoman.server.router import Router, find_servers
 from dragoman.server.settings import GatewaySettings, read_settings
 
 log = logging.getLogger("dragoman.server")
-_SECONDS_TO_DRAIN = 30
+_SECONDS_TO_END = 2
+"""After the grace period, for the last words to clients that read them."""
+_OTHER_FILES = 64
+_MOST_FILES = 65536
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -54,11 +59,40 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def raise_file_limit() -> None:
+    """Let this process have as many files as the system allows it. The usual limit means 480 clients."""
+    try:
+        import resource
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def count_connections(most: int) -> int:
+    """Return how many clients there may be at the same time: each needs a connection, and one to an endpoint."""
+    try:
+        import resource
+    except ImportError:
+        return most
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return most if soft == resource.RLIM_INFINITY else max(1, min(most, (soft - _OTHER_FILES) // 2))
+
+
 async def open_gateway(
     settings: GatewaySettings, facts: Facts | None = None, access: Access | None = None
 ) -> tuple[Gateway, HttpTransport]:
     """Detect the servers, and return the application. The caller closes the transport."""
-    transport = HttpTransport()
+    own = settings.gateway
+    limits = Limits(
+        body_bytes=own.most_of_a_reply,
+        wire_bytes=own.most_of_a_reply,
+        connections=count_connections(own.most_connections),
+    )
+    transport = HttpTransport(limits=limits)
     try:
         servers = await find_servers(settings, transport)
         router = Router(settings, servers=servers, transport=transport, facts=facts)
@@ -76,6 +110,9 @@ def load_pipeline() -> None:
 
     assert Exchange is not None
 
+    # When the process has no file left, errors still have to be written.
+    for wire in {*TRANSLATED.values(), "gemini"}:
+        wires.get(wire)
     compile_marks()
     tools = [{"name": "look", "description": "Looks."}]
     extract("One line.\nAnother one: look() and {}", tools=tools, trust="compat")
@@ -97,10 +134,13 @@ class GatewayServer:
             raise ConfigError("the gateway needs the server extra", hint=hint) from None
         config: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off", "server_header": False}
         own = gateway.router.settings.gateway
-        times = {"head_seconds": own.head_seconds, "body_seconds": own.body_seconds}
-        config |= {"http": partial(StrictProtocol, **times), "ws": "none", "proxy_headers": False}
+        limits = {"head_seconds": own.head_seconds, "body_seconds": own.body_seconds}
+        most = count_connections(own.most_connections)
+        config["http"] = partial(StrictProtocol, **limits, most=most, excess=gateway.refuse_excess)
+        config |= {"ws": "none", "proxy_headers": False, "timeout_graceful_shutdown": own.grace + _SECONDS_TO_END}
         self._gateway = gateway
-        self._server = uvicorn.Server(uvicorn.Config(gateway, **config, timeout_graceful_shutdown=_SECONDS_TO_DRAIN))
+        self._grace = own.grace
+        self._server = uvicorn.Server(uvicorn.Config(gateway, **config))
         self._listener = listener
         # The gateway logs its errors itself, and a request that the end of the process cuts off is none.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
@@ -130,8 +170,16 @@ class GatewayServer:
 
     def stop(self, *, at_once: bool = False) -> None:
         """End the server: no new connections; requests that have begun are finished, unless `at_once`."""
+        if at_once:
+            self._cut_off()
+        elif not self._server.should_exit:
+            asyncio.get_running_loop().call_later(self._grace, self._cut_off)
         self._server.should_exit = True
         self._server.force_exit = at_once
+
+    def _cut_off(self) -> None:
+        for task in list(self._server.server_state.tasks):
+            task.cancel()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

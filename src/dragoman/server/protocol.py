@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import (
@@ -17,6 +18,10 @@ from dragoman.server.asgi import DISCONNECTION, LATE, TRAILERS
 
 MOST_OF_A_HEAD = 64 * 1024
 MOST_HEADERS = 100
+SECONDS_FOR_A_WRITE = 120.0
+"""How long a client may accept nothing of what is ready for it."""
+_EXCESS = 32
+"""How many connections above the limit are told so. Further ones are closed at once."""
 _VERSIONS = ("1.1", "1.0")
 _ALONE = frozenset({b"host", b"content-length", b"transfer-encoding"})
 """Headers that decide who is meant, and where a request ends."""
@@ -80,23 +85,34 @@ class StrictProtocol(HttpToolsProtocol):
     _is_too_large = False
     _is_closed = False
     _timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
     _running: RequestResponseCycle | None = None
     """The request that is being answered."""
     _is_lost = False
 
-    def __init__(self, *given: Any, head_seconds: float, body_seconds: float, **named: Any) -> None:
+    def __init__(
+        self, *given: Any, head_seconds: float, body_seconds: float, most: int, excess: Any, **named: Any
+    ) -> None:
         """`head_seconds` is the time from the connection, or from the first byte of a further request, until its head
-        is complete; `body_seconds` that from there to the end of its body."""
+        is complete; `body_seconds` that from there to the end of its body. `most` is the limit of connections, `excess`
+        the application that answers above it."""
         super().__init__(*given, **named)
         self._head_seconds, self._body_seconds = head_seconds, body_seconds
+        self._most, self._excess = most, excess
         self._waiting: set[Callable[[], None]] = set()
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if len(self.connections) > self._most:
+            if len(self.connections) > self._most + _EXCESS:
+                transport.abort()
+                return
+            self.app = self._excess
         self._start_timer(self._head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._stop_write_timer()
         if self._running is not None:
             # The server tells only the last request, and there may be one behind the one that runs.
             self._running.disconnected = not self._running.response_complete
@@ -119,6 +135,30 @@ class StrictProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._running = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
+
+    # The server sends nothing more while the client accepts nothing. Without an end, the client would hold the
+    # connection to the endpoint for ever.
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_writing()
+
+    def _watch_writing(self, before: float = inf) -> None:
+        """Look again after a while whether the client has accepted anything."""
+        left = self.transport.get_write_buffer_size()
+        if left >= before:
+            self.transport.abort()
+            return
+        self._write_timer = self.loop.call_later(SECONDS_FOR_A_WRITE, self._watch_writing, left)
+
+    def resume_writing(self) -> None:
+        self._stop_write_timer()
+        super().resume_writing()
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def _start_timer(self, seconds: float) -> None:
         if self._timer is None:

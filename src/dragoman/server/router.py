@@ -21,7 +21,7 @@ from dragoman.client.client import Client, shared_transport
 from dragoman.client.models import choose_model, find_model
 from dragoman.client.rate_limit import RateLimiter
 from dragoman.client.retry import Breakers, Retries
-from dragoman.client.transport import Transport
+from dragoman.client.transport import Timeouts, Transport
 from dragoman.errors import ConfigError, DragomanError, UnknownModel
 from dragoman.pipeline.signatures import restore_reasoning
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
@@ -165,6 +165,9 @@ class Target:
 
     def ended(self, failure: Failure | None) -> None:
         self.busy -= 1
+        if failure is not None and failure.code == "pool":
+            # This process has no connection left, which says nothing about the endpoint.
+            return
         if failure is not None and FAILURE_CAUSES.get(failure.kind) in ("outage", "rate", "endpoint"):
             self._router.rest(self)
 
@@ -285,6 +288,7 @@ class Router:
             headers=headers,
             breakers=self._breakers,
             retries=Retries(patience=_LONGEST_WAIT),
+            timeouts=Timeouts(first_byte=row.first_byte_timeout, idle=row.idle_timeout, total=row.total_timeout),
             limiter=limiter,
         )
 

@@ -51,6 +51,12 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Origins of web pages that may use this gateway from a browser, such as `http://localhost:3000`."""
     telemetry: bool = False
     """Make an OpenTelemetry span for each exchange."""
+    grace: float = 30.0
+    """Seconds for which requests that have begun may go on after a signal to stop."""
+    most_connections: int = 4096
+    """Connections of clients at the same time, and connections to endpoints; fewer if the process may have fewer."""
+    most_of_a_reply: int = 32 * 1024 * 1024
+    """The largest body of an answer of an endpoint, in bytes, after decompression."""
 
 
 class EndpointSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,6 +79,12 @@ class EndpointSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """How many requests may run at the same time; the others wait."""
     forward_login: bool = False
     """Send the client's own key to the endpoint."""
+    first_byte_timeout: float = 300.0
+    """Seconds until the head of an answer is complete; a model may load or reason for minutes."""
+    idle_timeout: float = 120.0
+    """Seconds between two pieces of an answer."""
+    total_timeout: float = 3600.0
+    """Seconds for a whole answer: signs of life keep a stream open, and not for ever."""
 
 
 class RouteSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -174,6 +186,22 @@ def _check_endpoint(row: EndpointSettings, where: str) -> None:
         value = getattr(row, limit)
         if value is not None and value < 1:
             raise ConfigError(f"{where} has {limit} = {value}", hint="leave it out for no limit")
+    for name in ("first_byte_timeout", "idle_timeout", "total_timeout"):
+        if not getattr(row, name) > 0:
+            raise ConfigError(f"{where} has {name} = {getattr(row, name)}", hint="give a number of seconds")
+
+
+_LEAST = {
+    "keep_alive": 0.1,
+    "head_seconds": 0.1,
+    "body_seconds": 0.1,
+    "most_of_a_request": 1,
+    "most_of_a_reply": 1,
+    "most_connections": 1,
+    "kept_reports": 0,
+    "cool_down": 0,
+    "grace": 0,
+}
 
 
 def read_origin(origin: str) -> str:
@@ -191,8 +219,7 @@ def _check_server(row: ServerSettings, shown: str) -> None:
         read_origin(origin)
     if not 0 <= row.port <= 65535:
         raise ConfigError(f"{shown}: {row.port} is not a port", hint="choose one up to 65535")
-    limits = {"keep_alive": 0.1, "head_seconds": 0.1, "body_seconds": 0.1, "cool_down": 0}
-    for name, least in {**limits, "most_of_a_request": 1, "kept_reports": 0}.items():
+    for name, least in _LEAST.items():
         value = getattr(row, name)
         if not value >= least:
             raise ConfigError(f"{shown}: {name} = {value} is too small", hint=f"the least is {least}")

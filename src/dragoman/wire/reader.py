@@ -74,6 +74,11 @@ class Reader(ABC):
         self._builder.fail(self._read_failure(None, body))
         self._end()
 
+    def _fail_of_size(self, message: str) -> None:
+        """End with a failure that another attempt does not help."""
+        self._builder.fail(Failure("too_large", message))
+        self._end()
+
     def _end(self) -> None:
         """End the reply, unless it has ended."""
         if not self._builder.ended:
@@ -112,7 +117,7 @@ class SseReader(Reader):
         if builder.ended:
             return []
         if type(frame) is SseBroken:
-            self._fail({"message": "a frame of the stream was too large"})
+            self._fail_of_size("a frame of the stream was too large")
         elif frame.data.startswith("[DONE]"):
             self._read_done()
         else:

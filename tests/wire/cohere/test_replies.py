@@ -317,7 +317,7 @@ def test_a_frame_that_is_too_large() -> None:
     reader = WIRE.open_reader(None)
     reply = fold(reader.read(framing.SseBroken("x")))
     assert reply.failure is not None
-    assert reply.failure.message == "a frame of the stream was too large"
+    assert (reply.failure.kind, reply.failure.message) == ("too_large", "a frame of the stream was too large")
 
 
 @pytest.mark.parametrize(

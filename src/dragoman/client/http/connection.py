@@ -14,7 +14,7 @@ from typing import cast
 
 from dragoman.client.http.addresses import Address, Proxy
 from dragoman.client.http.parser import END, Decoder, Head, Limits, ResponseParser, decoder_for
-from dragoman.client.transport import Timeouts, TransportFault
+from dragoman.client.transport import EXHAUSTED, Timeouts, TransportFault
 
 # --------------------------------------------------------------------------------------------------------------------
 # One connection: an asyncio protocol that sends a request, feeds the parser, and passes the body to a response.
@@ -26,6 +26,7 @@ from dragoman.client.transport import Timeouts, TransportFault
 _HIGH, _LOW = 256 * 1024, 64 * 1024
 _TOGETHER = 64 * 1024
 
+_TOO_LARGE = "the body of the answer is larger than allowed"
 _MESSAGES = {
     "first_byte": "the server did not start its answer within {seconds:g} s",
     "idle": "no data arrived for {seconds:g} s in the middle of an answer",
@@ -76,9 +77,8 @@ class Response:
             if piece:
                 self._left -= len(piece)
                 if self._left < 0:
-                    self._give_up(
-                        TransportFault("too_large", "the body of the answer is larger than allowed", code="body")
-                    )
+                    self._give_up(TransportFault("too_large", _TOO_LARGE, code="body"))
+                    raise TransportFault("too_large", _TOO_LARGE, code="body")
                 return piece
 
     def _take(self) -> bytes:
@@ -101,25 +101,25 @@ class Response:
             self._steps = None
             return b""
         except TransportFault as fault:
-            return self._give_up(fault)
+            self._give_up(fault)
+            raise
 
-    def _give_up(self, fault: TransportFault) -> bytes:
+    def _give_up(self, fault: TransportFault) -> None:
         self._pieces.clear()
         self._steps = None
         self.ended = True
-        self._fault = fault
+        self._fault = fault.copy()
         self._drop()
-        raise fault
 
     def _check_end(self) -> None:
         if self._fault is not None:
-            raise self._fault
+            raise self._fault.copy()
         if self._decoder is not None:
             decoder, self._decoder = self._decoder, None
             try:
                 decoder.close()
             except TransportFault as fault:
-                self._fault = fault
+                self._fault = fault.copy()
                 raise
 
     async def _wait(self) -> None:
@@ -165,7 +165,7 @@ class Response:
     def end(self, fault: TransportFault | None = None) -> None:
         if not self.ended:
             self.ended = True
-            self._fault = fault
+            self._fault = fault.copy() if fault is not None else None
         self._connection = None
         self.wake()
 
@@ -239,6 +239,9 @@ class Connection(asyncio.Protocol):
             elif waiting.done() and not waiting.cancelled() and waiting.exception() is None:
                 waiting.result().abandon()
             raise
+        finally:
+            # The future refers to a fault, the fault to this frame, and this frame to the body of the request.
+            del waiting
 
     def data_received(self, data: bytes) -> None:
         parser = self._parser
@@ -258,6 +261,9 @@ class Connection(asyncio.Protocol):
                     self._begin(event)
         except TransportFault as fault:
             self._fail(fault)
+            return
+        if parser.fault is not None:
+            self._fail(parser.fault)
             return
         response = self._response
         if response is not None:
@@ -295,7 +301,7 @@ class Connection(asyncio.Protocol):
         if response is not None:
             response.end(fault)
         elif waiting is not None and not waiting.done():
-            waiting.set_exception(fault)
+            waiting.set_exception(fault.copy())
         self.drop()
 
     # ---- the ends of a connection ----------------------------------------------------------------------------------
@@ -429,6 +435,9 @@ async def open_connection(
     except socket.gaierror as error:
         raise TransportFault("unreachable", f"no address for {place}: {error.strerror}", code="dns") from None
     except OSError as error:
+        if error.errno in EXHAUSTED:
+            message = f"no connection to {place} can be opened: {error.strerror}"
+            raise TransportFault("overloaded", message, code="pool") from None
         refused = isinstance(error, ConnectionRefusedError) or _REFUSED in str(error)
         why = "nothing listens there" if refused else error.strerror or str(error)
         raise TransportFault(

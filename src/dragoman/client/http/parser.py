@@ -164,6 +164,8 @@ class ResponseParser:
         """Whether the connection can be reused after the body."""
         self.seen = False
         """Whether any byte arrived."""
+        self.fault: TransportFault | None = None
+        """The fault behind the last events that were returned. What arrived before a fault is not lost with it."""
 
     @property
     def done(self) -> bool:
@@ -177,12 +179,16 @@ class ResponseParser:
     def feed(self, data: bytes) -> list[object]:
         """Return the events that these bytes complete: a Head, bytes of the body, END."""
         self.seen = True
+        out: list[object] = []
         try:
-            return self._read(data)
-        except TransportFault:
+            self._read(data, out)
+        except TransportFault as fault:
             self._state = "failed"
             self.keeps = False
-            raise
+            if not out:
+                raise
+            self.fault = fault.copy()
+        return out
 
     def close(self) -> list[object]:
         """End the connection. Raises `stream_cut` if the response is incomplete."""
@@ -198,8 +204,7 @@ class ResponseParser:
 
     # ---- states ---------------------------------------------------------------------------------------------------
 
-    def _read(self, data: bytes) -> list[object]:
-        out: list[object] = []
+    def _read(self, data: bytes, out: list[object]) -> None:
         while True:
             state = self._state
             if state == "head":
@@ -209,19 +214,19 @@ class ResponseParser:
             elif state == "until_close":
                 if data:
                     out.append(data)
-                return out
+                return
             elif state == "done":
                 if data:
                     # Unsolicited bytes: they cannot be distinguished from the next answer.
                     self._pending += data[:1]
                     self.keeps = False
-                return out
+                return
             elif state == "failed":
-                raise TransportFault("broken_protocol", "data after a broken answer", code="desync")
+                raise self.fault or TransportFault("broken_protocol", "data after a broken answer", code="desync")
             else:
                 rest = self._read_chunked(data, out)
             if rest is None:
-                return out
+                return
             data = rest
 
     def _read_head(self, data: bytes, out: list[object]) -> bytes | None:
@@ -255,8 +260,8 @@ class ResponseParser:
             # 100 Continue and 103 Early Hints: the final answer follows.
             self._skipped += end + 4
             return rest
-        out.append(head)
         self._choose_body(head)
+        out.append(head)
         if self._state == "done":
             out.append(END)
         return rest
@@ -360,7 +365,12 @@ class ResponseParser:
                 if not self._remaining:
                     self._state = "chunk_end"
                 continue
-            step = self._read_line(data, position)
+            try:
+                step = self._read_line(data, position)
+            except TransportFault:
+                if pieces:
+                    out.append(b"".join(pieces))
+                raise
             if step < 0:
                 self._pending += data[position:]
                 position = size

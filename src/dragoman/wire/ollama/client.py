@@ -215,7 +215,7 @@ class OllamaReader(Reader):
 
     def read(self, frame: Any) -> list[Event]:
         if isinstance(frame, LineBroken):
-            self._fail({"message": "a line of the stream was too large"})
+            self._fail_of_size("a line of the stream was too large")
         else:
             content = parse_frame(frame.text)
             if content is not BROKEN:
