@@ -42,7 +42,8 @@ def _codex(url: str, model: str, key: str) -> Setup:
         f'model_providers.dragoman={{name="dragoman", base_url="{url}/v1", env_key="DRAGOMAN_KEY", '
         'wire_api="responses"}'
     )
-    chosen = ("-m", model) if model else ()
+    # Not `-m`, so that the user may add one.
+    chosen = ("-c", f'model="{model}"') if model else ()
     arguments = ("-c", "model_provider=dragoman", "-c", provider, *chosen)
     return Setup("codex", {"DRAGOMAN_KEY": key}, arguments)
 
@@ -66,8 +67,9 @@ def _qwen(url: str, model: str, key: str) -> Setup:
 
 
 def _gemini(url: str, model: str, key: str) -> Setup:
-    chosen = ("-m", model) if model else ()
-    return Setup("gemini", {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": key}, chosen)
+    # Without a name the program first asks a model which model to use.
+    variables = {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": key, "GEMINI_MODEL": model or "default"}
+    return Setup("gemini", variables)
 
 
 def _pi_provider(url: str, name: str, key: str) -> dict[str, object]:
@@ -135,7 +137,7 @@ def list_clients(url: str, model: str, key: str) -> list[tuple[str, str]]:
     providers = json.dumps({"providers": {"dragoman": _pi_provider(url, chosen, key)}})
     rows += [
         ("pi", f"pi --provider dragoman --model {quote(chosen)}, with this in ~/.pi/agent/models.json: {providers}"),
-        ("cline", f'provider "openai-compatible", base URL {url}/v1, model {chosen}'),
+        ("cline", f"cline auth -p openai-compatible -b {url}/v1 -k {key} -m {quote(chosen)}"),
         ("openai", f'OpenAI(base_url="{url}/v1", api_key="{key}")'),
         ("anthropic", f'Anthropic(base_url="{url}", api_key="{key}")'),
         ("google-genai", f'Client(api_key="{key}", http_options={{"base_url": "{url}"}})'),
