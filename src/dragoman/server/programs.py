@@ -43,7 +43,7 @@ def _codex(url: str, model: str, key: str) -> Setup:
         'wire_api="responses"}'
     )
     # Not `-m`, so that the user may add one.
-    chosen = ("-c", f'model="{model}"') if model else ()
+    chosen = ("-c", f"model={json.dumps(model)}") if model else ()
     arguments = ("-c", "model_provider=dragoman", "-c", provider, *chosen)
     return Setup("codex", {"DRAGOMAN_KEY": key}, arguments)
 

@@ -199,7 +199,7 @@ class ContentReader:
 
     def _add_user(self, parts: list[JsonObject]) -> None:
         given = [read_result(part) for part in parts if kind_of(part) == "functionResponse"]
-        words = [read_part(part) for part in parts if kind_of(part) != "functionResponse"]
+        words: list[Part] = [read_part(part) for part in parts if kind_of(part) != "functionResponse"]
         calls = [self._find_call(result) for result in given]
         results: list[Part] = [self._answer(result, call) for result, call in zip(given, calls, strict=True)]
         if results and self._messages and self._messages[-1].role == "tool":
