@@ -44,10 +44,11 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def ask(gateway: Any, wire: str, *, stream: bool) -> Frames:
+def ask(gateway: Any, wire: str, *, stream: bool, without: str = "") -> Frames:
     """Return the body of a reply, or the frames of a stream."""
     path, body = REQUESTS[wire]
     body = {"model": "m", **body, "stream": stream}
+    body.pop(without, None)
     if wire == "gemini":
         path = path.replace(":generate", ":streamGenerate") + "?alt=sse" if stream else path
     status, _, data = send(gateway, "POST", path, body)
@@ -248,3 +249,28 @@ def test_every_reply_has_the_fields_that_programs_need_whatever_the_endpoint_lea
 def test_every_reply_has_the_fields_that_programs_need_from_endpoints_of_every_wire(endpoint: str) -> None:
     rich = {name: row for name, row in REPLIES.items() if "poor" not in name}
     assert check_replies(rich, endpoint) == []
+
+
+EDITS = (
+    'made.json\n```json\n{"name": "weather", "arguments": {"city": "Paris"}}\n```\n',
+    HERMES,
+    "<code>\nf(1)\n</code>",
+)
+TEXTS = {
+    "openai_chat": ("choices.message.content", "choices.delta.content"),
+    "openai_responses": ("output.content.text", "delta"),
+    "anthropic": ("content.text", "delta.text"),
+    "gemini": ("candidates.content.parts.text",) * 2,
+    "ollama": ("message.content",) * 2,
+}
+
+
+def test_a_program_that_offers_no_tools_gets_the_text_as_it_is() -> None:
+    """Some programs edit files by fences or tags of their own, which are no calls."""
+    for text in EDITS:
+        with Upstream([text], loop=True, deltas=5) as upstream, gateway_to(upstream.endpoint()) as gateway:
+            for wire, paths in TEXTS.items():
+                for stream in (False, True):
+                    frames = ask(gateway, wire, stream=stream, without="tools")
+                    heard = "".join(found or "" for frame in frames for found in find(frame, paths[stream]))
+                    assert heard == text, (wire, stream)
