@@ -95,17 +95,19 @@ def read_recorded() -> dict[str, Recorded]:
 
 
 def write_table() -> str:
-    """Return the table of the documentation."""
+    """Return the table of the documentation, and when its programs were tested."""
     kept = read_recorded()
     lines = ["| program | package | wires | without the gateway | through the gateway |", "|---|---|---|---|---|"]
     lines += [_write_row(program, kept[program.name]) for program in PROGRAMS if program.name in kept]
-    return "\n".join(lines)
+    dates = sorted({row.date for row in kept.values()})
+    return "\n".join([*lines, "", f"Tested {' to '.join(dates[:1] + dates[1:][-1:])}."])
 
 
 def _write_row(program: Program, kept: Recorded) -> str:
     wires = ", ".join(WIRES[wire] for wire in program.wires)
     done = f"{sum(kept.passed.values())} of {sum(kept.tried.values())} tasks done"
-    return f"| {program.title} | `{kept.package}` | {wires} | {kept.alone} | {done} |"
+    launched = "" if kept.launched is None else "; `dragoman launch` works" if kept.launched else "; not by `launch`"
+    return f"| {program.title} | `{kept.package}` | {wires} | {kept.alone} | {done}{launched} |"
 
 
 def insert_table(page: str) -> str:
