@@ -193,6 +193,23 @@ def test_launch_starts_a_program_with_a_gateway_and_returns_its_exit_code(tmp_pa
     assert done.stdout.strip() == "Hello from the model. -p --odd=1"
 
 
+def test_launch_gives_a_program_the_file_that_its_argument_names_and_removes_it(tmp_path: Path) -> None:
+    """The program stands for pi, which reads its provider from an extension."""
+    program = tmp_path / "pi"
+    said = f"#!{sys.executable}\nimport sys\nprint(open(sys.argv[2]).read(), *sys.argv[1:], sep='|')\n"
+    program.write_text(said, encoding="utf-8")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    with Upstream([]) as upstream:
+        path = write_file(tmp_path, upstream.url)
+        command = [sys.executable, "-m", "dragoman", "launch", "--config", str(path), "pi", "-p", "FILE"]
+        variables = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    content, option, file, *others = done.stdout.strip().split("|")
+    assert 'pi.registerProvider("dragoman"' in content and "http://127.0.0.1:" in content, done.stderr
+    assert option == "--extension" and file.endswith(".js") and not Path(file).exists()
+    assert others[-2:] == ["-p", "FILE"], "an argument of the user is no file of ours"
+
+
 def test_launch_names_the_programs_that_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["launch", "-m", "local", "clawd"]) == 2
     assert "claude" in capsys.readouterr().err

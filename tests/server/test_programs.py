@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 
 import pytest
+from tests.clients.more_programs import PROGRAMS as TESTED
+from tests.clients.results import PAGE, insert_table, read_recorded
 
 from dragoman.cli.serve import print_start
 from dragoman.server.gateway import Gateway
@@ -37,3 +39,13 @@ def test_the_start_message_shows_the_endpoint_and_every_program(capsys: pytest.C
     shown = capsys.readouterr().out
     assert "qwen3" in shown and f"{URL}/dragoman/exchanges" in shown
     assert [name for name in NAMED + CLIENTS if name not in shown] == []
+
+
+def test_the_documentation_shows_the_recorded_results_of_every_tested_program() -> None:
+    """`scripts/test-clients --record` and `--table` write both."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert insert_table(page) == page
+    recorded = {name: kept.package for name, kept in read_recorded().items()}
+    assert recorded == {program.name: program.packages[0] for program in TESTED}
+    failed = [name for name, kept in read_recorded().items() if kept.passed != kept.tried or kept.launched is False]
+    assert failed == []

@@ -204,14 +204,21 @@ CUSTOM = {"type": "custom", "description": "Edit files.", "format": {"syntax": "
 def test_a_custom_tool_of_a_responses_client_works_at_every_endpoint() -> None:
     """Codex edits files with such a tool. Other endpoints know it as a function with one text."""
     inner = {"type": "namespace", "name": "files", "tools": [{**CUSTOM, "name": "write_file"}]}
-    tools = [{**CUSTOM, "name": "apply_patch"}, {"type": "function", **WEATHER}, inner]
+    given = [{**CUSTOM, "name": "apply_patch"}, {"type": "function", **WEATHER}, inner]
+    # It offers its tools in the list, or for some models in an item of the conversation.
+    for tools, begun in ((given, []), ([], [{"type": "additional_tools", "role": "developer", "tools": given}] * 2)):
+        _check_custom_tools(tools, begun)
+
+
+def _check_custom_tools(tools: list[Any], begun: list[Any]) -> None:
     for wire in ("openai_chat", "anthropic", "gemini", "ollama"):
         for native in (True, False):
             made = call("apply_patch", input=PATCH), call("write_file", input="x")
             said = [f'<tool_call>\n{{"name": "write_file", "arguments": {json.dumps({"input": "x"})}}}\n</tool_call>']
             script = [*made, "Done."] if native else [*said * 2, "Done."]
             with Upstream(script, wire=wire, native=native) as upstream, gateway_to(upstream.endpoint()) as gateway:
-                body = {"model": "m", "input": "Go.", "tools": tools, "tool_choice": {**CUSTOM, "name": "apply_patch"}}
+                words = [*begun, {"role": "user", "content": "Go."}]
+                body = {"model": "m", "input": words, "tools": tools, "tool_choice": {**CUSTOM, "name": "apply_patch"}}
                 if not native:
                     body["tool_choice"] = {**CUSTOM, "name": "write_file"}
                 _, _, data = send(gateway, "POST", "/v1/responses", body)
@@ -219,10 +226,12 @@ def test_a_custom_tool_of_a_responses_client_works_at_every_endpoint() -> None:
                 text = PATCH if native else "x"
                 assert (item["type"], item["input"]) == ("custom_tool_call", text), (wire, native, item)
                 assert "grammar" in json.dumps(upstream.bodies[0])
+                offered = [tool.name for tool in upstream.requests[0].tools]
+                assert len(set(offered)) == len(offered), offered
                 _, _, data = send(gateway, "POST", "/v1/responses", {**body, "tool_choice": "auto", "stream": True})
                 assert b"response.custom_tool_call_input.done" in data and b'"namespace":"files"' in data, data
                 answer = {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "edited"}
-                history = [{"role": "user", "content": "Go."}, item, answer]
+                history = [*words, item, answer]
                 send(gateway, "POST", "/v1/responses", {**body, "tool_choice": "auto", "input": history})
                 sent = json.dumps(upstream.bodies[-1])
                 assert "edited" in sent and json.dumps(text)[1:-1] in sent.replace("\\\\", "\\"), sent

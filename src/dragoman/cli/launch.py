@@ -22,7 +22,7 @@ from dragoman.errors import ConfigError, nearest
 from dragoman.server.access import Access
 from dragoman.server.keys import make_key
 from dragoman.server.process import GatewayServer, address_of, open_gateway, open_socket
-from dragoman.server.programs import PROGRAMS, Setup
+from dragoman.server.programs import FILE, PROGRAMS, Setup
 from dragoman.server.settings import GatewaySettings
 
 app = typer.Typer(name="launch", add_completion=False, rich_markup_mode=None)
@@ -101,16 +101,16 @@ async def _run(settings: GatewaySettings, program: str, path: str, arguments: li
 
 async def _start(setup: Setup, path: str, arguments: list[str], folder: Path, watcher: _Watcher) -> int:
     variables = {**os.environ, **setup.variables}
-    if setup.file_variable:
-        file = folder / "settings.json"
+    file = folder / setup.file_name
+    if setup.file:
         file.write_text(setup.file, encoding="utf-8")
-        variables[setup.file_variable] = str(file)
+    given = [str(file) if word == FILE else word for word in setup.arguments]
     # The terminal sends Ctrl-C to the program as well, which decides what it means.
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with _forwarded_signals() as started:
             process = await asyncio.create_subprocess_exec(
-                path, *setup.arguments, *arguments, env=variables, preexec_fn=_restore_interrupt
+                path, *given, *arguments, env=variables, preexec_fn=_restore_interrupt
             )
             watcher.add_program(process.pid)
             started(process)

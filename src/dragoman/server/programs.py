@@ -12,14 +12,17 @@ PLACEHOLDER_KEY = "dragoman"
 """The key of a client, for a gateway without keys. Most programs do not start without one."""
 
 
+FILE = "FILE"
+"""The argument that stands for the file of a setup."""
+
+
 class Setup(Struct, frozen=True):
-    """What one program needs: variables, arguments, and a configuration file with the variable that names it."""
+    """What one program needs: variables, arguments, and a file that an argument names."""
 
     command: str
     variables: dict[str, str] = {}
     arguments: tuple[str, ...] = ()
-    file_variable: str = ""
-    """The variable that names a configuration file."""
+    file_name: str = ""
     file: str = ""
     """The content of that file."""
 
@@ -39,7 +42,8 @@ def _codex(url: str, model: str, key: str) -> Setup:
         f'model_providers.dragoman={{name="dragoman", base_url="{url}/v1", env_key="DRAGOMAN_KEY", '
         'wire_api="responses"}'
     )
-    chosen = ("-m", model) if model else ()
+    # Not `-m`, so that the user may add one.
+    chosen = ("-c", f"model={json.dumps(model)}") if model else ()
     arguments = ("-c", "model_provider=dragoman", "-c", provider, *chosen)
     return Setup("codex", {"DRAGOMAN_KEY": key}, arguments)
 
@@ -52,8 +56,9 @@ def _opencode(url: str, model: str, key: str) -> Setup:
         "options": {"baseURL": f"{url}/v1", "apiKey": key},
         "models": {name: {"name": name, "tool_call": True}},
     }
-    file = {"model": f"dragoman/{name}", "small_model": f"dragoman/{name}", "provider": {"dragoman": row}}
-    return Setup("opencode", file_variable="OPENCODE_CONFIG", file=json.dumps(file, indent=2))
+    added = {"model": f"dragoman/{name}", "small_model": f"dragoman/{name}", "provider": {"dragoman": row}}
+    # opencode merges this value with the files of the user.
+    return Setup("opencode", {"OPENCODE_CONFIG_CONTENT": json.dumps(added)})
 
 
 def _qwen(url: str, model: str, key: str) -> Setup:
@@ -62,8 +67,31 @@ def _qwen(url: str, model: str, key: str) -> Setup:
 
 
 def _gemini(url: str, model: str, key: str) -> Setup:
-    chosen = ("-m", model) if model else ()
-    return Setup("gemini", {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": key}, chosen)
+    # Without a name the program first asks a model which model to use.
+    variables = {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": key, "GEMINI_MODEL": model or "default"}
+    return Setup("gemini", variables)
+
+
+def _pi_provider(url: str, name: str, key: str) -> dict[str, object]:
+    model = {
+        "id": name,
+        "name": name,
+        "reasoning": False,
+        "input": ["text"],
+        "contextWindow": 128000,
+        "maxTokens": 16384,
+        "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
+    }
+    return {"baseUrl": f"{url}/v1", "api": "openai-completions", "apiKey": key, "models": [model]}
+
+
+def _pi(url: str, model: str, key: str) -> Setup:
+    name = model or "default"
+    # An extension adds a provider and leaves the user's own settings, logins and sessions in place.
+    row = json.dumps(_pi_provider(url, name, key), indent=2)
+    extension = f'export default (pi) => pi.registerProvider("dragoman", {row});\n'
+    arguments = ("--extension", FILE, "--provider", "dragoman", "--model", name)
+    return Setup("pi", arguments=arguments, file_name="dragoman.js", file=extension)
 
 
 def _goose(url: str, model: str, key: str) -> Setup:
@@ -85,6 +113,7 @@ PROGRAMS: dict[str, Write] = {
     "opencode": _opencode,
     "qwen": _qwen,
     "gemini": _gemini,
+    "pi": _pi,
     "goose": _goose,
 }
 """The programs that `dragoman launch` starts."""
@@ -93,8 +122,6 @@ PROGRAMS: dict[str, Write] = {
 def write_command(setup: Setup) -> str:
     """Return the line for a shell that starts a program."""
     words = [f"{name}={quote(value)}" for name, value in setup.variables.items()]
-    if setup.file_variable:
-        words.append(f"{setup.file_variable}=FILE")
     return " ".join([*words, setup.command, *map(quote, setup.arguments)])
 
 
@@ -105,12 +132,12 @@ def _ollama_header(key: str) -> str:
 
 def list_clients(url: str, model: str, key: str) -> list[tuple[str, str]]:
     """Return the lines of the start message: a program or a client, and how it is told the address."""
-    rows = [(name, write_command(write(url, model, key))) for name, write in PROGRAMS.items() if name != "opencode"]
-    rows.insert(2, ("opencode", f"dragoman launch --to {url}/v1 opencode"))
+    rows = [(name, write_command(write(url, model, key))) for name, write in PROGRAMS.items() if name != "pi"]
     chosen = model or "NAME"
+    providers = json.dumps({"providers": {"dragoman": _pi_provider(url, chosen, key)}})
     rows += [
-        ("pi", f'in ~/.pi/agent/models.json: "baseUrl": "{url}/v1", "api": "openai-completions", "id": "{chosen}"'),
-        ("cline", f'provider "openai-compatible", base URL {url}/v1, model {chosen}'),
+        ("pi", f"pi --provider dragoman --model {quote(chosen)}, with this in ~/.pi/agent/models.json: {providers}"),
+        ("cline", f"cline auth -p openai-compatible -b {url}/v1 -k {key} -m {quote(chosen)}"),
         ("openai", f'OpenAI(base_url="{url}/v1", api_key="{key}")'),
         ("anthropic", f'Anthropic(base_url="{url}", api_key="{key}")'),
         ("google-genai", f'Client(api_key="{key}", http_options={{"base_url": "{url}"}})'),

@@ -8,6 +8,8 @@ from typing import Any, TypeGuard
 from msgspec.structs import replace
 
 from dragoman.types import JsonObject, Request, Tool
+from dragoman.wire.openai_responses.parts import added_tools
+from dragoman.wire.values import as_dict, as_list
 
 _LOST: dict[str, tuple[str, ...]] = {
     "openai_chat": ("n", "logprobs", "top_logprobs"),
@@ -43,15 +45,17 @@ def settle_fields(request: Request, wire: str, spoken: str) -> tuple[Request, li
 
 def _offer_custom_tools(request: Request) -> Request:
     """Return a request of Responses whose custom tools are functions with one text, as every endpoint knows them."""
-    own = request.options.get("openai_responses")
-    given = own.get("tools") if isinstance(own, dict) else None
-    if not isinstance(own, dict) or not isinstance(given, list) or not (tools := list(_find_custom_tools(given))):
+    own = as_dict(request.options.get("openai_responses"))
+    given = as_list(own.get("tools"))
+    # An item of the conversation may repeat a tool.
+    tools = {tool.name: tool for tool in _find_custom_tools([*given, *added_tools(request.messages)])}
+    if not tools:
         return request
     kept = {**own, "tools": [tool for tool in given if not _is_custom(tool)]}
     options = {**request.options, "openai_responses": kept}
     if _is_custom(kept.get("tool_choice")):
         options["tool_choice"] = {"name": kept.pop("tool_choice")["name"]}
-    return replace(request, tools=[*request.tools, *tools], options=options)
+    return replace(request, tools=[*request.tools, *tools.values()], options=options)
 
 
 def _is_custom(tool: object) -> TypeGuard[JsonObject]:

@@ -273,6 +273,12 @@ def test_made_ids_avoid_those_that_occur() -> None:
         ([("a", "")], [("a", "z")], ["call_1"]),
         ([("a", "")], [("other", "")], [""]),
         ([("a", "")], [("a", ""), ("a", "")], ["call_1", ""]),
+        # Clients that write an id of their own in place of the name.
+        ([("a", "")], [("6f1b", "")], ["call_1"]),
+        ([("a", ""), ("a", "")], [("6f1b", ""), ("77aa", "")], ["call_1", "call_2"]),
+        ([("a", ""), ("b", "")], [("6f1b", ""), ("77aa", "q")], ["call_1", "call_2"]),
+        ([("a", "x"), ("b", "y")], [("6f1b", ""), ("a", "")], ["y", "x"]),
+        ([("a", ""), ("b", "")], [("6f1b", ""), ("77aa", ""), ("88cc", "")], ["call_1", "call_2", ""]),
     ],
 )
 def test_results_find_their_calls(
@@ -282,9 +288,10 @@ def test_results_find_their_calls(
         turn("model", *(call(name, {}, **({"id": id} if id else {})) for name, id in calls)),
         turn("user", *(answer(name, {"output": "ok"}, **({"id": id} if id else {})) for name, id in answers)),
     ]
-    results = read({"contents": contents}).messages[1].parts
+    declared = [{"functionDeclarations": [{"name": name} for name in ("a", "b", "other")]}]
+    results = read({"contents": contents, "tools": declared}).messages[1].parts
     assert [part.call_id for part in results if isinstance(part, ToolResult)] == matched
-    assert all(part.name for part in results if isinstance(part, ToolResult) and part.call_id)
+    assert all(part.name in ("a", "b") for part in results if isinstance(part, ToolResult) and part.call_id)
 
 
 def test_results_of_neighbouring_turns_are_one_message_and_words_follow() -> None:

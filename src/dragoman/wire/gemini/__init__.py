@@ -87,7 +87,7 @@ class Gemini(Codec):
         fields = parts.camel(fields)
         tools, others = server.read_tools(fields)
         options = server.read_options(fields, others)
-        return Request(model or as_text(fields.get("model")), server.read_contents(fields), tools, options)
+        return Request(model or as_text(fields.get("model")), server.read_contents(fields, tools), tools, options)
 
     def _write_reply(self, reply: Reply, created: int) -> JsonObject:
         return server.write_response(reply)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from typing import Any
 
 from msgspec.structs import replace
@@ -149,7 +150,8 @@ def _is_part(entry: Any) -> bool:
 class ContentReader:
     """Reads the contents of one body: ids made where there are none, results in one message, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, tools: Collection[str]) -> None:
+        self._tools = tools
         self._messages: list[Message] = []
         self._names: dict[str, str] = {}  # the id of every call so far -> the name of its tool
         self._waiting: dict[str, deque[str]] = {}  # a name -> the ids of the calls in this turn; all of them under ""
@@ -196,13 +198,10 @@ class ContentReader:
                 return identity
 
     def _add_user(self, parts: list[JsonObject]) -> None:
-        results: list[Part] = []
-        words: list[Part] = []
-        for part in parts:
-            if kind_of(part) == "functionResponse":
-                results.append(self._match(read_result(part)))
-            else:
-                words.append(read_part(part))
+        given = [read_result(part) for part in parts if kind_of(part) == "functionResponse"]
+        words: list[Part] = [read_part(part) for part in parts if kind_of(part) != "functionResponse"]
+        calls = [self._find_call(result) for result in given]
+        results: list[Part] = [self._answer(result, call) for result, call in zip(given, calls, strict=True)]
         if results and self._messages and self._messages[-1].role == "tool":
             self._messages[-1].parts.extend(results)
         elif results:
@@ -210,13 +209,24 @@ class ContentReader:
         if words or not results:
             self._messages.append(Message("user", words))
 
-    def _match(self, result: ToolResult) -> ToolResult:
-        """The result with the id of its call: the one it names, else the next one of its name."""
-        identity = result.call_id
-        if identity not in self._names:
-            identity = self._next(result.name) or identity
-        self._answered.add(identity)
-        return replace(result, call_id=identity, name=result.name or self._names.get(identity, ""))
+    def _find_call(self, result: ToolResult) -> str:
+        """The id of the call that a result names by its id or its name, or nothing."""
+        found = result.call_id if result.call_id in self._names else self._next(result.name)
+        if found:
+            self._answered.add(found)
+        return found
+
+    def _answer(self, result: ToolResult, call: str) -> ToolResult:
+        """The result with the id of its call."""
+        name = result.name
+        if not call and name not in self._tools and name not in self._names.values():
+            # Some clients write an id of their own in place of the name. Their results are in the order of the calls.
+            call = self._next("")
+            name = ""
+        if not call:
+            return result
+        self._answered.add(call)
+        return replace(result, call_id=call, name=name or self._names[call])
 
     def _next(self, name: str) -> str:
         """The first call of this turn and name that has no result; without a name, the first of any."""
@@ -228,10 +238,10 @@ class ContentReader:
         return ""
 
 
-def read_contents(body: JsonObject) -> list[Message]:
+def read_contents(body: JsonObject, tools: list[Tool]) -> list[Message]:
     """The whole conversation of a body."""
     contents = body.get("contents")
-    spoken = ContentReader().read(contents) if contents is not None else []
+    spoken = ContentReader({tool.name for tool in tools}).read(contents) if contents is not None else []
     return [*read_system(body.get("systemInstruction")), *spoken]
 
 

@@ -96,7 +96,8 @@ class OpenAIResponses(Codec):
 
     def _known_tools(self, request: Request) -> list[Tool]:
         own = as_dict(request.options.get(WIRE))
-        return [*request.tools, *parts.custom_tools(as_list(own.get("tools")))]
+        given = [*as_list(own.get("tools")), *parts.added_tools(request.messages)]
+        return [*request.tools, *parts.custom_tools(given)]
 
     # ---- server -------------------------------------------------------------------------------------------------
 

@@ -15,10 +15,12 @@ from dragoman.types import (
     Image,
     InvalidCall,
     JsonObject,
+    Message,
     Part,
     Request,
     StopReason,
     Text,
+    Thinking,
     Tool,
     ToolCall,
     ToolResult,
@@ -592,6 +594,15 @@ def custom_tools(tools: Iterable[Any]) -> list[Tool]:
         elif isinstance(tool, dict) and tool.get("type") == "custom" and as_text(tool.get("name")):
             found.append(Tool(tool["name"], as_text(tool.get("description"))))
     return found
+
+
+def added_tools(messages: Iterable[Message]) -> Iterator[Any]:
+    """The tools that the `additional_tools` items of a conversation hold."""
+    for message in messages:
+        for part in message.parts:
+            item = as_dict(own_of(part).get("item")) if isinstance(part, Thinking) and part.extra else {}
+            if item.get("type") == "additional_tools":
+                yield from as_list(item.get("tools"))
 
 
 # ---- the choice ----------------------------------------------------------------------------------------------------
