@@ -238,8 +238,6 @@ class Parser(Cursor):
         self._head = ""
         self.final = True
         self.out = []
-        if self._lane is self._plan.text and self._reader is None and not self._names_a_tool():
-            self._lane = self._plan.ungated
         self._drain()
         return self.out
 
@@ -342,6 +340,9 @@ class Parser(Cursor):
                 return False
             if marker != "\n" or lane.closer is not None:
                 return self._meet(marker, at, at)
+            if lane is self._plan.text and not self._names_a_tool():
+                lane = self._lane = self._plan.ungated  # the rest of the text is searched without stops at lines
+                continue
             if self._begins_nothing(at + 1):
                 self._scan_from = at + 1
                 continue
@@ -436,13 +437,20 @@ class Parser(Cursor):
     def _gate_entries(self, at: int, *, marked: bool) -> list[Entry] | None:
         """Return the unmarked formats that may begin here; None if more text is needed."""
         plan = self._plan
-        candidates = plan.message_entries if self._message_is_blank and not self._after_call else ()
+        if not self._message_is_blank or self._after_call:
+            candidates = plan.line_entries
+        elif self.final:
+            candidates = plan.begin_message(self.text, at)
+        else:
+            candidates = [*plan.message_entries, *plan.line_entries]
         entries: list[Entry] = []
-        for entry in (*candidates, *(() if marked or not self._names_a_tool() else plan.line_entries)):
+        for entry in candidates:
+            if marked and entry.place == "line":
+                continue
             begins = entry.begins(self, at)
             if begins is None:
                 return None
-            if begins:
+            if begins and (entry.place != "line" or self._names_a_tool()):
                 entries.append(entry)
         return entries
 

@@ -33,6 +33,7 @@ from dragoman.formats.template import (
     Node,
     Space,
     TemplateError,
+    UnmarkedEntry,
     compile_template,
     first_kinds,
     first_literals,
@@ -316,6 +317,11 @@ class LexerState:
 _NO_MARKER = "\0\0no marker\0\0"
 
 
+def _is_known_by_start(entry: Entry) -> bool:
+    """Whether the pattern of its start decides about an entry, if the text is complete."""
+    return isinstance(entry, UnmarkedEntry) and type(entry).begins is UnmarkedEntry.begins
+
+
 class Plan:
     """The union of some rows. The first row that can read an opener wins."""
 
@@ -352,6 +358,7 @@ class Plan:
         if improvised is not None:
             self.line_entries.append(improvised)
         self._watch_text()
+        self._watch_start()
 
     def _watch_text(self) -> None:
         """Build the state for plain text from all markers that may interrupt it."""
@@ -364,6 +371,28 @@ class Plan:
         self.text = LexerState(symbols, lines=self.lines)
         self.ungated = LexerState(symbols, lines=LineStarts((), words, watched="line" in places))
         """The state for text in which no line begins a call without a marker."""
+
+    def _watch_start(self) -> None:
+        """Join the beginnings of all entries that a complete message may begin with: one match rejects most of them."""
+        entries = [*self.message_entries, *self.line_entries]
+        starts: list[str] = []
+        groups = 0
+        self._from_start: dict[int, list[Entry]] = {}
+        """The entries that may read what the group of a pattern matches: the ones before did not match."""
+        for index, entry in enumerate(entries):
+            if isinstance(entry, UnmarkedEntry):
+                starts.append(f"({entry.start.pattern})")
+                self._from_start[groups + 1] = [e for e in entries[:index] if not _is_known_by_start(e)] + entries[
+                    index:
+                ]
+                groups += 1 + entry.start.groups
+        self._starts = re.compile("|".join(starts) or "(?!)").match
+        self._without_start = [entry for entry in entries if not _is_known_by_start(entry)]
+
+    def begin_message(self, text: str, at: int) -> list[Entry]:
+        """Return the entries without a marker that may read a complete message from `at` on."""
+        start = self._starts(text, at)
+        return self._without_start if start is None else self._from_start[start.lastindex or 0]
 
     def extend(self, rows: Iterable[Format]) -> Plan:
         """Return this plan with more rows, which the parser tries after its own.
@@ -384,6 +413,7 @@ class Plan:
         if not plan._looks_like(self):
             plan._lanes = {}
             plan._watch_text()
+        plan._watch_start()
         self._extended = (rows, plan)
         return plan
 

@@ -262,12 +262,15 @@ class NamedLine(Entry):
         word = _first_word(text, at)
         if word is None or word.end() >= len(text) or word[0].lower() in self.line_labels:
             return True
-        if tools.may_begin(word[0]):
+        if not tools.may_begin(word[0]):
+            name = match_name(text, at) if cursor.begins_message else None
+            if name is None or not has_namespace(name[0]):
+                return False
+            return ":" in name[0] or tools.find(name[0].removesuffix(".call")) is not None
+        if not cursor.final:
             return True
-        name = match_name(text, at) if cursor.begins_message else None
-        if name is None or not has_namespace(name[0]):
-            return False
-        return ":" in name[0] or tools.find(name[0].removesuffix(".call")) is not None
+        name = match_name(text, at)
+        return name is None or has_namespace(name[0]) is not None or tools.may_be(name[0])
 
 
 # --------------------------------------------------------------------------------------------------------------------
