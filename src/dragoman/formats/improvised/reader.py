@@ -53,7 +53,7 @@ LABELS = (
 LABEL_SET = frozenset(LABELS)
 _NOT_A_MARK = frozenset(("json", "type", "name"))
 _CALL_LABELS = LABEL_SET - _NOT_A_MARK
-_label = re.compile(
+match_label = re.compile(
     rf"(?:(?:{'|'.join(sorted(LABELS, key=len, reverse=True))})\b[ \t]*){{1,3}}"
     r"(?:[:=](?P<blank>[ \t]*)|(?=[\]|>}\"'(\n]))",
     re.IGNORECASE,
@@ -159,6 +159,19 @@ _ENDS_OF_CALL = frozenset(")]}\"'>」")
 """The last characters of calls in JSON and Python without markup, also if the brackets or the quotes are tokens."""
 _SCANNED = ("json", "python")
 """The notations that the loose scanner reads without markup."""
+
+
+_has_escapes = re.compile(r"[\[{]\s*&(?:quot|#34|#x22);").search
+
+
+def needs_marks(text: str, *, marked_only: bool) -> bool:
+    """Whether a complete text shows that no line of it but the first begins a call without markup before the name.
+
+    After such a call, a closing mark follows, or it is the last line in Python.
+    """
+    if not marked_only and text.rstrip()[-1:] in _ENDS_OF_CALL:
+        return False
+    return _closing_mark_after(text) is None and not ("&" in text and _has_escapes(text))
 
 
 class ImprovisedReader:
@@ -379,7 +392,7 @@ class ImprovisedReader:
         position = head.position
         if not final and len(text) - position < _LONGEST_LABEL and "\n" not in text[position:]:
             raise _More  # a label may have several words
-        label = _label(text, position)
+        label = match_label(text, position)
         if label is not None:
             head.position = label.end()
             head.marked = head.marked or label["blank"] == ""
