@@ -34,6 +34,7 @@ from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, r
 from dragoman.formats.improvised.source import Sources, escaped_start
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import match_name
+from dragoman.toolset import has_namespace
 from dragoman.types import Tool
 
 Region = Literal["marked", "message", "last_line"]
@@ -203,8 +204,7 @@ class ImprovisedReader:
         """Whether a line of a complete text may begin a call: a look at its first characters rejects most lines."""
         character = text[at : at + 1]
         if character in ("`", "~") and not is_first:
-            fence = _fence(text, at)
-            return fence is not None and (fence[2].lower() in _CALL_LABELS or self._labelled(fence[2]) is not None)
+            return self._is_labelled_fence(text, at)
         if not self._marked_only:
             return not self._is_text(text, at, is_first=is_first)
         if _unmarked(text, at) is None:
@@ -232,6 +232,24 @@ class ImprovisedReader:
         if fence is not None:
             return self._work.last_character(text) != fence[1][0]
         return not is_first or self._work.last_character(text) not in _ENDS_OF_CALL
+
+    def may_name(self, text: str, at: int, *, is_first: bool) -> bool:
+        """Whether a line of a complete text may begin with markup, a label or a name: a look at its first word."""
+        if text[at] in "`~" and not is_first:
+            return self._is_labelled_fence(text, at)
+        name = match_name(text, at)
+        if name is None:
+            return True
+        written = name[0]
+        if has_namespace(written) is None:
+            may_be_named = self._offered.may_be(written)
+        else:
+            may_be_named = ":" in written or written.endswith(".call") or self._offered.find(written) is not None
+        return may_be_named or match_label(text, at) is not None
+
+    def _is_labelled_fence(self, text: str, at: int) -> bool:
+        fence = _fence(text, at)
+        return fence is not None and (fence[2].lower() in _CALL_LABELS or self._labelled(fence[2]) is not None)
 
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
         """Return the tool that a line of a complete text seems to call; None if it calls none."""
