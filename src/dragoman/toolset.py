@@ -13,6 +13,9 @@ from dragoman.types import JsonObject, Tool
 _SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "schema", "parametersJsonSchema")
 _NAMESPACES = ("functions.", "function.", "tools.", "tool.", "default_api.", "mcp.")
 _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz", "-_.\\ ")
+# The same for UTF-8. A whole text is folded five times as fast as bytes.
+_FOLD_BYTES = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"abcdefghijklmnopqrstuvwxyz")
+_FOLDED_AWAY = b"-_.\\ "
 
 
 def fold(name: str) -> str:
@@ -71,8 +74,8 @@ def as_tool(value: object) -> Tool:
 
 
 def _is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
-    # It is nearly always a dict, and the general check takes ten times as long.
-    return type(value) is dict or isinstance(value, Mapping)
+    # It is nearly always a dict or nothing, and the general check takes ten times as long.
+    return type(value) is dict or (value is not None and isinstance(value, Mapping))
 
 
 def _from_mapping(value: Mapping[str, Any]) -> Tool:
@@ -121,7 +124,7 @@ def _shorten(value: object) -> str:
 
 def _unpack(value: object) -> Iterable[object]:
     """Flatten grouped declarations: the tools of a Gemini request can be passed unchanged."""
-    if isinstance(value, Mapping):
+    if _is_mapping(value):
         for key in ("functionDeclarations", "function_declarations"):
             grouped = value.get(key)
             if isinstance(grouped, list):
@@ -132,13 +135,19 @@ def _unpack(value: object) -> Iterable[object]:
 class _Spellings:
     """The names of some tools in other spellings. They are derived when a name is not written exactly as offered."""
 
-    __slots__ = ("_listed", "_tails", "folded", "names")
+    __slots__ = ("_folded", "_tails", "names")
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
-        self.folded = _index((fold(name), name) for name in names)
+        self._folded: dict[str, str | None] | None = None
         self._tails: dict[str, str | None] | None = None
-        self._listed: str | None = None
+
+    @property
+    def folded(self) -> dict[str, str | None]:
+        """The names by their folded form."""
+        if self._folded is None:
+            self._folded = _index((fold(name), name) for name in self.names)
+        return self._folded
 
     @property
     def tails(self) -> dict[str, str | None]:
@@ -147,12 +156,16 @@ class _Spellings:
             self._tails = _index((tail, name) for name in self.names for tail in _tails(name))
         return self._tails
 
-    @property
-    def listed(self) -> str:
-        """All spellings, each after a newline."""
-        if self._listed is None:
-            self._listed = "".join(f"\n{each}" for name in self.names for each in (fold(name), *_tails(name)))
-        return self._listed
+
+def _spellings_of(name: str) -> str:
+    return _kept_spellings(name) if len(name) <= _LONGEST_KEPT else _list_spellings(name)
+
+
+def _list_spellings(name: str) -> str:
+    return "\n" + "\n".join((fold(name), *_tails(name)))
+
+
+_kept_spellings = lru_cache(maxsize=4096)(_list_spellings)
 
 
 def _index(spellings: Iterable[tuple[str, str]]) -> dict[str, str | None]:
@@ -185,7 +198,7 @@ class SharedTools(list[Tool]):
 class Toolset:
     """The offered tools, normalised once. Pass it to a parser instead of a list to avoid a second normalisation."""
 
-    __slots__ = ("_by_name", "_spellings", "tools")
+    __slots__ = ("_by_name", "_listed", "_spellings", "tools")
 
     def __init__(self, tools: Iterable[object]) -> None:
         given: tuple[Any, ...] = tuple(tools)
@@ -194,13 +207,14 @@ class Toolset:
         self.tools: tuple[Tool, ...] = given
         self._by_name = {tool.name: tool for tool in self.tools}
         self._spellings: _Spellings | None = None
+        self._listed: str | None = None
 
     @classmethod
     def of(cls, tools: Toolset | Iterable[object] | None) -> Toolset | None:
         """Return a Toolset from any value that `tools=` accepts; None (any name is allowed) stays None."""
         if tools is None or isinstance(tools, Toolset):
             return tools
-        if isinstance(tools, Mapping):
+        if type(tools) is not list and isinstance(tools, Mapping):
             # One tool instead of a list.
             return cls([tools])
         return cls(tools)
@@ -242,14 +256,26 @@ class Toolset:
 
     def may_begin(self, word: str) -> bool:
         """Whether an offered name, in any spelling, may begin with this word."""
-        return "\n" + fold(word) in self._spell().listed
+        return "\n" + fold(word) in (self._listed or self._list())
+
+    def may_be(self, word: str) -> bool:
+        """Whether a word without a namespace may be an offered name, in any spelling."""
+        return f"\n{fold(word)}\n" in (self._listed or self._list())
+
+    def _list(self) -> str:
+        """Return all spellings of all names, each between newlines."""
+        if self._listed is None:
+            spellings = "".join([_spellings_of(name) for name in self._by_name])
+            self._listed = spellings + "\n" if spellings else ""
+        return self._listed
 
     def is_mentioned(self, text: str) -> bool:
         """Whether a text contains an offered name, in any spelling."""
         if any([name in text for name in self._by_name]):
             return True
-        folded = fold(text)
-        return any([spelling in folded for spelling in self._spell().listed.split("\n")[1:]])
+        folded = text.encode("utf-8", "surrogatepass").translate(_FOLD_BYTES, _FOLDED_AWAY)
+        spellings = self._list().encode("utf-8", "surrogatepass").split(b"\n")
+        return any([spelling in folded for spelling in spellings[1:-1]])
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -16,8 +16,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
-from msgspec import Struct
-
 from dragoman.extraction.control_tokens import control_strings
 from dragoman.formats.thinking import pairs
 from dragoman.formats.unmarked import RESULT_TAGS
@@ -177,15 +175,15 @@ def find_code(text: str) -> SpanList:
     return SpanList([*fences, *_find_code_spans(text, none, fences, blocks.breaks)])
 
 
-class _Plain(Struct, frozen=True):
+class _Plain:
     """The text that is neither in a call nor in code. Only there, tags and brackets have a meaning."""
 
-    calls: SpanList
-    fences: SpanList
-    spans: SpanList
+    def __init__(self, calls: SpanList, fences: SpanList, spans: SpanList) -> None:
+        self.calls = calls
+        self._taken = SpanList([*calls, *fences, *spans])
 
     def has(self, offset: int) -> bool:
-        return not (self.calls.covers(offset) or self.fences.covers(offset) or self.spans.covers(offset))
+        return self._taken.around(offset) is None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -234,6 +232,8 @@ _interrupts = re.compile(
 _delimiter_row = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\n?\Z").match
 
 
+_ordinary = re.compile(r" *[^\s>`~#|<:\-*+_\d]").match
+"""Matches a line that begins with no marker of a block."""
 _NO_WORDS = 1 << 30
 
 
@@ -255,7 +255,8 @@ class Blocks:
         self._indent = 0
         self._last_row: Span | None = None
         for line, position, least in self._own_lines(text):
-            self._read(line, position, least)
+            if not self._pass(line, position, least):
+                self._read(line, position, least)
         self.is_open = self._opened is not None
         """The last fence is never closed."""
         if self._opened is not None:
@@ -269,19 +270,52 @@ class Blocks:
         """
         lines: list[tuple[str, int, int]] = []
         position, answer = 0, _leading_reasoning(text)
+        calls = iter([*self._calls, (len(text) + 1, len(text) + 1)])
+        call = next(calls)
         for line in text.splitlines(keepends=True):
-            is_own = not self._calls.covers(position) or self._calls.first_from(position) == position
-            if is_own and position + len(line) > answer:
-                lines.append((line, position, self._indentation(line, position)))
-            position += len(line)
+            end = position + len(line)
+            while call[1] <= position:
+                call = next(calls)
+            if end > answer and call[0] >= position:  # it does not begin inside a call
+                own = self._indentation(line, position) if call[0] < end else _indentation(line)
+                lines.append((line, position, own))
+            position = end
+        levels = {own for _, _, own in lines if own != _NO_WORDS}
+        if len(levels) < 2:
+            level = levels.pop() if levels else _NO_WORDS
+            return [(line, at, level) for line, at, _ in lines]
         before, after = (_carry(own for _, _, own in lines[::step])[::step] for step in (1, -1))
         return [(line, at, min(near)) for (line, at, _), *near in zip(lines, before, after, strict=True)]
 
     def _indentation(self, line: str, position: int) -> int:
         """Return the indentation of a line with words. A call is no words."""
         indentation = len(line) - len(line.lstrip())
-        is_call = self._calls.covers(position + indentation)
-        return _NO_WORDS if is_call or _letter(line) is None else indentation
+        return _NO_WORDS if self._calls.covers(position + indentation) else _indentation(line)
+
+    def _pass(self, line: str, position: int, least: int) -> bool:
+        """Read a line that needs no look at its markers, as most lines do; return False if it needs one."""
+        if self._indent or self._is_quoted or "|" in line or "\t" in line:
+            return False
+        call = self._calls.first_from(position) if self._calls else None
+        if call is not None and call < position + len(line):
+            return False
+        content = line[least:] if least and least < len(line) and line[:least].isspace() else line
+        is_ordinary = _ordinary(content) is not None
+        if self._opened is not None:
+            return not self._opened[2] and (is_ordinary or not content.strip())
+        if is_ordinary:
+            self._last_row = None
+            if content.startswith("    ") and not self._is_paragraph:
+                self.indented.append((position, position + len(line)))
+            else:
+                self._is_table, self._is_paragraph = False, True
+            return True
+        if not content.strip():
+            self._is_paragraph = self._is_table = False
+            self._last_row = None
+            self.breaks.append(position)
+            return True
+        return False
 
     def _read(self, line: str, position: int, least: int) -> None:
         end = position + len(line)
@@ -366,6 +400,10 @@ class Blocks:
         self._is_paragraph = not is_indented and _interrupts(content) is None
 
 
+def _indentation(line: str) -> int:
+    return _NO_WORDS if _letter(line) is None else len(line) - len(line.lstrip())
+
+
 def _carry(indentations: Iterable[int]) -> list[int]:
     """Return for each line the indentation of the last words so far."""
     last, carried = _NO_WORDS, []
@@ -424,6 +462,7 @@ def _is_broken(start: int, end: int, breaks: Sequence[int]) -> bool:
 # Quotation marks, in one line. A call between them may have lines of its own.
 
 _mark = re.compile(r'["“”„«»《》\n]').finditer
+_any_mark = re.compile(r'["“”„«»《》]').search
 _MARK_PAIRS = {'"': '"', "“": "”", "”": "”", "„": "“”", "«": "»", "»": "«»", "《": "》"}
 
 
@@ -442,17 +481,19 @@ def _touches_call(text: str, mark: int, line_end: int, calls: SpanList) -> bool:
 def _find_quotations(text: str, plain: _Plain) -> list[Span]:
     found: list[Span] = []
     opened: tuple[int, str] | None = None
+    if _any_mark(text) is None:
+        return found
     for mark in _mark(text):
-        if not plain.has(mark.start()):
+        character = mark[0]
+        if (opened is None and character not in _MARK_PAIRS) or not plain.has(mark.start()):
             continue
-        if opened is not None and mark[0] in opened[1]:
+        if opened is None:
+            opened = (mark.start(), _MARK_PAIRS[character])
+        elif character in opened[1]:
             found.append((opened[0], mark.end()))
             opened = None
-        elif mark[0] == "\n":
-            if opened is not None and not _touches_call(text, opened[0], mark.start(), plain.calls):
-                opened = None
-        elif opened is None and mark[0] in _MARK_PAIRS:
-            opened = (mark.start(), _MARK_PAIRS[mark[0]])
+        elif character == "\n" and not _touches_call(text, opened[0], mark.start(), plain.calls):
+            opened = None
     return found
 
 
@@ -518,7 +559,8 @@ def _find_strings(text: str, plain: _Plain) -> list[Span]:
 # --------------------------------------------------------------------------------------------------------------------
 # Reasoning whose tags the parser does not know, or whose opening tag was in the prompt.
 
-_says_thinking = re.compile(r"think|thought|reason|scratch|inner_suffix", re.IGNORECASE).search
+_WORDS_OF_REASONING = ("think", "thought", "reason", "scratch", "inner_suffix")
+_says_thinking = re.compile("|".join(_WORDS_OF_REASONING), re.IGNORECASE).search
 
 
 @cache
@@ -534,6 +576,8 @@ def _reasoning_tags() -> re.Pattern[str]:
 def _find_reasoning(text: str, plain: _Plain) -> list[Span]:
     """Return the spans between tags, and the beginning of the text, if a closing tag without an opening one ends it."""
     found: list[Span] = []
+    if not _may_reason(text):
+        return found
     opened: int | None = None
     for tag in _reasoning_tags().finditer(text):
         if not plain.has(tag.start()):
@@ -546,8 +590,18 @@ def _find_reasoning(text: str, plain: _Plain) -> list[Span]:
     return found
 
 
+def _may_reason(text: str) -> bool:
+    """Whether a text may contain a tag that closes reasoning. Each of them has one of a few words."""
+    if not text.isascii():
+        return True
+    lowered = text.lower()
+    return any([word in lowered for word in _WORDS_OF_REASONING])
+
+
 def _leading_reasoning(text: str) -> int:
     """Return the end of the reasoning with which a text begins; 0 if it begins with something else."""
+    if not _may_reason(text):
+        return 0
     tags = _reasoning_tags()
     first = tags.match(text.lstrip())
     if first is None or first[2]:

@@ -425,10 +425,12 @@ class Cursor:
 
     def start_call(self, name: str, call_id: str | None = None) -> Tool | None:
         """Announce the call. Its arguments may follow piece by piece."""
-        if not any(map(str.isalpha, name)):
+        return self._announce(name, self.find_tool(name), call_id)
+
+    def _announce(self, name: str, tool: Tool | None, call_id: str | None) -> Tool | None:
+        if not name[:1].isalpha() and not any(map(str.isalpha, name)):
             raise BrokenCall(f"{name[:40]!r} is not a tool name")  # a placeholder, or a counter
         self.committed = True
-        tool = self.find_tool(name)
         if tool is not None and tool.name != name and fold(without_namespace(name)) != fold(tool.name):
             self.repair("unwrapped_name")
         self.started = tool.name if tool else without_namespace(name) if self.tools is None else name
@@ -446,7 +448,7 @@ class Cursor:
         """Coerce the arguments of the complete call to the schema, and report the call."""
         tool = self.find_tool(name)
         if self.started is None:
-            self.start_call(name, call_id)
+            self._announce(name, tool, call_id)
             self.delta(write_json(arguments))
         if tool is not None and tool.parameters:
             arguments, rules = unwrap_arguments(arguments, tool, self.find_tool)

@@ -90,11 +90,12 @@ class Said:
     Calls in a row form a group. A group may contain a call twice, but a call of an earlier group is a repetition.
     """
 
-    __slots__ = ("_earlier", "_group", "_text")
+    __slots__ = ("_earlier", "_group", "_text", "_unspelled")
 
     def __init__(self) -> None:
         self._earlier: set[str] = set()
         self._group: set[str] = set()
+        self._unspelled: list[tuple[str, JsonObject]] = []  # of the group; in most replies, no other group follows
         self._text: list[str] = []
 
     def hear(self, text: str) -> None:
@@ -102,15 +103,23 @@ class Said:
 
     def begin_group(self) -> bool:
         """Begin a group; return False if the text before it turned to another matter, so that the answer was over."""
+        self.spell_all()
         self._earlier |= self._group
         self._group = set()
+        if not self._text:
+            return True
         text = "".join(self._text)
         is_over = ANOTHER_MATTER.search(text) is not None
         self._text = [text if is_over else text[text.rfind("\n") + 1 :]]
         return not is_over
 
-    def repeats(self, spelled: str) -> bool:
-        return spelled in self._earlier
+    def spell_all(self) -> None:
+        """Spell the calls that were added, because their arguments may change from now on."""
+        self._group.update([spell(name, arguments) for name, arguments in self._unspelled])
+        self._unspelled.clear()
 
-    def add(self, spelled: str) -> None:
-        self._group.add(spelled)
+    def repeats(self, name: str, arguments: JsonObject) -> bool:
+        return bool(self._earlier) and spell(name, arguments) in self._earlier
+
+    def add(self, name: str, arguments: JsonObject) -> None:
+        self._unspelled.append((name, arguments))

@@ -138,22 +138,20 @@ def read_calls(
         if last is not None:
             _hand_over(cursor, last, held)
             mark = cursor.begin()
-        value = yield from _salvage_value(cursor, body, str(malformed), in_list=in_list)
-        return _report_all_but_last(cursor, _understand(cursor, value, body), mark, held)
+        envelope = yield from _salvage_envelope(cursor, body, str(malformed), in_list=in_list)
+        return _report_all_but_last(cursor, envelope, mark, held)
 
 
-def _salvage_value(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool) -> Generator[None, None, Any]:
+def _salvage_envelope(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool) -> Generator[None, None, Envelope]:
     to_the_end = body.bare and body.stops is None
     if to_the_end and cursor.gave_up:
         raise NotACall(why)
     try:
-        value = yield from _salvage(cursor, body, why, in_list=in_list)
-        _understand(cursor, value, body)
+        return _understand(cursor, (yield from _salvage(cursor, body, why, in_list=in_list)), body)
     except (NotACall, BrokenCall):
         # Every further bracket would search to the end of the text again, with the same result.
         cursor.gave_up = cursor.gave_up or to_the_end
         raise
-    return value
 
 
 def _reach_next(cursor: Cursor, *, in_list: bool, is_first: bool) -> Generator[None, None, bool]:

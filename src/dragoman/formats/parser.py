@@ -83,7 +83,7 @@ from dragoman.formats.cursor import (
     escape,
     skip_blanks,
 )
-from dragoman.formats.plan import WAITS, WAKES, LineFilter, Plan, is_word
+from dragoman.formats.plan import WAITS, WAKES, LexerState, LineFilter, Plan, is_word
 from dragoman.formats.template import Entry
 from dragoman.toolset import Toolset
 from dragoman.types import ToolCall
@@ -163,6 +163,7 @@ class Parser(Cursor):
         "_line_is_blank",
         "_mentions",
         "_message_is_blank",
+        "_narrow",
         "_opener",
         "_opener_offset",
         "_plan",
@@ -202,6 +203,7 @@ class Parser(Cursor):
         self._line_is_blank = True
         self._message_is_blank = True
         self._mentions: bool | None = None
+        self._narrow: LexerState | None = None
         self._at_gate = plan.has_gates
         self._reports_thinking = calls_in_thinking == "report"
         self._attempts = attempts
@@ -238,8 +240,6 @@ class Parser(Cursor):
         self._head = ""
         self.final = True
         self.out = []
-        if self._lane is self._plan.text and self._reader is None and not self._names_a_tool():
-            self._lane = self._plan.ungated
         self._drain()
         return self.out
 
@@ -342,12 +342,28 @@ class Parser(Cursor):
                 return False
             if marker != "\n" or lane.closer is not None:
                 return self._meet(marker, at, at)
+            if lane is self._plan.text and self.final:
+                narrow = self._narrow or self._find_narrow()
+                if narrow is not lane:
+                    lane = self._lane = narrow
+                    continue
             if self._begins_nothing(at + 1):
                 self._scan_from = at + 1
                 continue
             self._pass_line(at + 1)
             self._at_gate = self._plan.lines.gated
             return True
+
+    def _find_narrow(self) -> LexerState:
+        """Return the state for the lines of a complete text that stops at the fewest of them."""
+        plan = self._plan
+        if not self._names_a_tool():
+            self._narrow = plan.ungated
+        elif not self.base and plan.needs_marks(self.text):
+            self._narrow = plan.marked
+        else:
+            self._narrow = plan.text
+        return self._narrow
 
     def _begins_nothing(self, start: int) -> bool:
         """Whether a look at the beginning of a line shows that it is plain text. The text must be complete."""
@@ -436,13 +452,23 @@ class Parser(Cursor):
     def _gate_entries(self, at: int, *, marked: bool) -> list[Entry] | None:
         """Return the unmarked formats that may begin here; None if more text is needed."""
         plan = self._plan
-        candidates = plan.message_entries if self._message_is_blank and not self._after_call else ()
+        if not self._message_is_blank or self._after_call:
+            candidates = plan.line_entries
+        elif self.final:
+            candidates = plan.begin_message(self.text, at)
+        else:
+            candidates = [*plan.message_entries, *plan.line_entries]
         entries: list[Entry] = []
-        for entry in (*candidates, *(() if marked or not self._names_a_tool() else plan.line_entries)):
+        for entry in candidates:
+            if marked and entry.place == "line":
+                continue
+            if entries and self._is_asked_later(entry):
+                entries.append(entry)
+                break
             begins = entry.begins(self, at)
             if begins is None:
                 return None
-            if begins:
+            if begins and (entry.place != "line" or self._names_a_tool()):
                 entries.append(entry)
         return entries
 
@@ -464,8 +490,11 @@ class Parser(Cursor):
             # No call counts inside thinking, so the parser does not track lines there.
             anywhere = self._lane.closer is not None
             entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
-            if not anywhere and plan.improvised is not None and self._may_improvise(plan.improvised, at):
-                entries.append(plan.improvised)
+            improvised = plan.improvised if not anywhere and self._begins_line(at) else None
+            if improvised is not None and (
+                (entries and self._is_asked_later(improvised)) or improvised.begins(self, at) is not False
+            ):
+                entries.append(improvised)
             if entries:
                 self._release(tile_start)
                 self._try(entries, tile_start, last, marker)
@@ -485,8 +514,9 @@ class Parser(Cursor):
         self._after_call = False
         return True
 
-    def _may_improvise(self, improvised: Entry, at: int) -> bool:
-        return self._begins_line(at) and improvised.begins(self, at) is not False
+    def _is_asked_later(self, entry: Entry) -> bool:
+        """Whether an entry is asked only after the others failed: its answer is expensive, and the text is complete."""
+        return self.final and entry is self._plan.improvised
 
     def _find_repeated(self, marker: str, at: int) -> int | None:
         """Return the last of several equal openers in a row; None if more text is needed. The others are residue."""
@@ -620,7 +650,8 @@ class Parser(Cursor):
         opener = self.position + self._opener_offset
         if self.format != IMPROVISED:  # it is tried at many lines of prose
             self._note(self.base + opener, self._opener, self.format, "text", why)
-        if self._untried:
+        untried = self._untried
+        if untried and (not self._is_asked_later(untried[0]) or untried[0].begins(self, opener) is not False):
             self._try_next(opener)
             return
         self._reader = None

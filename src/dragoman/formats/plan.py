@@ -33,6 +33,7 @@ from dragoman.formats.template import (
     Node,
     Space,
     TemplateError,
+    UnmarkedEntry,
     compile_template,
     first_kinds,
     first_literals,
@@ -72,6 +73,8 @@ class LineStarts:
         """Whether the parser must track where lines begin."""
         gates = [entry.line_gate or r"\S" for entry in self.entries]
         self.gate = tuple(dict.fromkeys(gates))
+        marked = [entry.marked_gate or gate for entry, gate in zip(self.entries, gates, strict=True)]
+        self.marked_gate = tuple(dict.fromkeys(marked))
         self.first_characters = frozenset("".join(entry.line_characters for entry in self.entries))
         self.open_to_names = any(entry.line_is_named for entry in self.entries)
         self.open_to_all = any(not entry.line_gate for entry in self.entries)
@@ -305,15 +308,28 @@ class SectionEntry(Entry):
 class LexerState:
     """A state of the scan (text, or thinking up to a closer), and the markers that matter in it."""
 
-    def __init__(self, markers: Iterable[str], *, closer: str | None = None, lines: LineStarts | None = None) -> None:
+    def __init__(
+        self,
+        markers: Iterable[str],
+        *,
+        closer: str | None = None,
+        lines: LineStarts | None = None,
+        marked: bool = False,
+    ) -> None:
         if lines is not None and lines.watched:
-            self.markers = Markers((*markers, "\n"), line_gate=lines.gate, line_words=lines.words or ())
+            gate = lines.marked_gate if marked else lines.gate
+            self.markers = Markers((*markers, "\n"), line_gate=gate, line_words=lines.words or ())
         else:
             self.markers = Markers(markers)
         self.closer = closer
 
 
 _NO_MARKER = "\0\0no marker\0\0"
+
+
+def _is_known_by_start(entry: Entry) -> bool:
+    """Whether the pattern of its start decides about an entry, if the text is complete."""
+    return isinstance(entry, UnmarkedEntry) and type(entry).begins is UnmarkedEntry.begins
 
 
 class Plan:
@@ -352,6 +368,7 @@ class Plan:
         if improvised is not None:
             self.line_entries.append(improvised)
         self._watch_text()
+        self._watch_start()
 
     def _watch_text(self) -> None:
         """Build the state for plain text from all markers that may interrupt it."""
@@ -364,6 +381,35 @@ class Plan:
         self.text = LexerState(symbols, lines=self.lines)
         self.ungated = LexerState(symbols, lines=LineStarts((), words, watched="line" in places))
         """The state for text in which no line begins a call without a marker."""
+        self.marked = LexerState(symbols, lines=self.lines, marked=True)
+        """The state for text that shows at its end that only a line with markup begins a call."""
+        self._with_marks = [entry for entry in self.line_entries if entry.marked_gate]
+
+    def _watch_start(self) -> None:
+        """Join the beginnings of all entries that a complete message may begin with: one match rejects most of them."""
+        entries = [*self.message_entries, *self.line_entries]
+        starts: list[str] = []
+        groups = 0
+        self._from_start: dict[int, list[Entry]] = {}
+        """The entries that may read what the group of a pattern matches: the ones before did not match."""
+        for index, entry in enumerate(entries):
+            if isinstance(entry, UnmarkedEntry):
+                starts.append(f"({entry.start.pattern})")
+                self._from_start[groups + 1] = [e for e in entries[:index] if not _is_known_by_start(e)] + entries[
+                    index:
+                ]
+                groups += 1 + entry.start.groups
+        self._starts = re.compile("|".join(starts) or "(?!)").match
+        self._without_start = [entry for entry in entries if not _is_known_by_start(entry)]
+
+    def begin_message(self, text: str, at: int) -> list[Entry]:
+        """Return the entries without a marker that may read a complete message from `at` on."""
+        start = self._starts(text, at)
+        return self._without_start if start is None else self._from_start[start.lastindex or 0]
+
+    def needs_marks(self, text: str) -> bool:
+        """Whether the state `marked` is sufficient for a complete text."""
+        return bool(self._with_marks) and all([entry.needs_marks(text) for entry in self._with_marks])
 
     def extend(self, rows: Iterable[Format]) -> Plan:
         """Return this plan with more rows, which the parser tries after its own.
@@ -384,6 +430,7 @@ class Plan:
         if not plan._looks_like(self):
             plan._lanes = {}
             plan._watch_text()
+        plan._watch_start()
         self._extended = (rows, plan)
         return plan
 

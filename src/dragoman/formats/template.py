@@ -10,7 +10,7 @@ from typing import Literal as OneOf
 
 from msgspec import Struct
 
-from dragoman.formats.cursor import Cursor, Reader
+from dragoman.formats.cursor import Cursor, Match, Reader
 from dragoman.toolset import has_namespace
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -183,6 +183,8 @@ class Entry(ABC):
     as the first one of a name. This and the next four attributes save attempts that must fail."""
     line_gate = ""
     """A pattern for the beginning of a line, for an entry without openers."""
+    marked_gate = ""
+    """The same for a text that `needs_marks`."""
     line_characters = ""
     line_is_named = False
     line_labels: Collection[str] = ()
@@ -192,6 +194,10 @@ class Entry(ABC):
 
     may_occur: Callable[[str], bool] | None = None
     """For entries without openers: whether a complete text may contain such a call. False saves all attempts."""
+
+    def needs_marks(self, text: str) -> bool:
+        """For entries with a `marked_gate`: whether a complete text shows that no line but those begins a call."""
+        return False
 
     def begins(self, cursor: Cursor, at: int) -> bool | None:
         """For entries without openers: whether a call may begin at an index; None if more text is needed."""
@@ -241,6 +247,8 @@ class NamedLine(Entry):
     openers: tuple[str, ...] = ()
     place: Place = "line"
     line_is_named = True
+    match_label: Match
+    """Matches a label with what follows it, in a text that is complete."""
 
     def begins(self, cursor: Cursor, at: int) -> bool | None:
         return self._is_named(cursor, at) and self.begins_call(cursor, at)
@@ -260,14 +268,19 @@ class NamedLine(Entry):
             return False
         text = cursor.text
         word = _first_word(text, at)
-        if word is None or word.end() >= len(text) or word[0].lower() in self.line_labels:
+        if word is None or word.end() >= len(text):
             return True
-        if tools.may_begin(word[0]):
+        if word[0].lower() in self.line_labels and not (cursor.final and self.match_label(text, at) is None):
             return True
-        name = match_name(text, at) if cursor.begins_message else None
-        if name is None or not has_namespace(name[0]):
-            return False
-        return ":" in name[0] or tools.find(name[0].removesuffix(".call")) is not None
+        if not tools.may_begin(word[0]):
+            name = match_name(text, at) if cursor.begins_message else None
+            if name is None or not has_namespace(name[0]):
+                return False
+            return ":" in name[0] or tools.find(name[0].removesuffix(".call")) is not None
+        if not cursor.final:
+            return True
+        name = match_name(text, at)
+        return name is None or has_namespace(name[0]) is not None or tools.may_be(name[0])
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -44,7 +44,8 @@ def find_attempts(text: str, tools: Toolset, is_taken: Callable[[tuple[int, int]
     offered = OfferedNames(tools)
     found: list[Attempt] = []
     end = 0
-    for attempt in sorted((*_named(text, offered), *_marked(text, offered)), key=lambda one: one.span):
+    all_found = [*_named(text, offered), *_marked(text, offered)] if tools.is_mentioned(text) else []
+    for attempt in sorted(all_found, key=lambda one: one.span):
         if attempt.span[0] >= end and not is_taken(attempt.span):
             found.append(attempt)
             end = attempt.span[1]
@@ -59,7 +60,8 @@ def _named(text: str, offered: OfferedNames) -> Iterator[Attempt]:
     first = len(text) - len(text.lstrip())
     for line in _line_starts(text):
         at = line.end()
-        name = reader.find_name(text, at, is_first=at == first)
+        is_first = at == first
+        name = reader.find_name(text, at, is_first=is_first) if reader.may_name(text, at, is_first=is_first) else None
         if name is not None and not _is_definition(text, at):
             yield Attempt(
                 name, (at, _end_of_line(text, at)), "its arguments cannot be read, or do not satisfy the schema"

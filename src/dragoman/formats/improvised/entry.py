@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dragoman.formats.cursor import IMPROVISED, Cursor, Markers, NotACall, Reader
-from dragoman.formats.improvised.reader import LABEL_SET, ImprovisedReader, begins_pairs
+from dragoman.formats.improvised.reader import LABEL_SET, ImprovisedReader, begins_pairs, match_label, needs_marks
 from dragoman.formats.json_reader import run_to
 from dragoman.formats.loose.candidates import Found, OfferedNames
 from dragoman.formats.template import NamedLine
@@ -35,6 +35,12 @@ _line_marks = re.compile(
     re.VERBOSE,
 ).search
 """Finds the beginning of a line that makes a call a marked one. It begins with a literal, so the search is fast."""
+_MARKED_GATE = (
+    r"[@/!$|｜<]|&[lq#]|\{\{|\[(?!\s*[{'\d\-\]])|(?:`{3}|~{3})(?=[`~]*[ \t]?[\w\-.:])"
+    r"|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)|[^\W\d][\w.\-]*+:[^\W\d]"
+    rf"|(?=[{_FIRST}])(?i:(?:(?:{_LABELS})\b[ \t]*){{1,3}}[:=\]|>}}\"'(\n])"
+)
+"""Of the lines that the gate finds, those that markup, a label or a sigil makes a call."""
 _nonce_end = Markers(["</tool_call>"])
 LONGEST = 262_144
 """The maximal number of characters that the parser holds until the call is read."""
@@ -52,8 +58,10 @@ class Improvised(NamedLine):
 
     format = IMPROVISED
     line_gate = _GATE
+    marked_gate = _MARKED_GATE
     line_characters = "@/!$|｜[<{&`~"
     line_labels = LABEL_SET
+    match_label = staticmethod(match_label)
 
     def __init__(self, *, marked_only: bool = False) -> None:
         self._marked_only = marked_only
@@ -65,6 +73,9 @@ class Improvised(NamedLine):
             cursor.improvised = ImprovisedReader(OfferedNames(tools), marked_only=self._marked_only)
         reader: ImprovisedReader = cursor.improvised
         return reader
+
+    def needs_marks(self, text: str) -> bool:
+        return needs_marks(text, marked_only=self._marked_only)
 
     def begins_call(self, cursor: Cursor, at: int) -> bool | None:
         if cursor.tools is None or _python_list(cursor.text, at) is not None:

@@ -31,9 +31,10 @@ from dragoman.formats.improvised.arguments import (
     read_after,
 )
 from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
-from dragoman.formats.improvised.source import Sources
+from dragoman.formats.improvised.source import Sources, escaped_start
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import match_name
+from dragoman.toolset import has_namespace
 from dragoman.types import Tool
 
 Region = Literal["marked", "message", "last_line"]
@@ -53,7 +54,7 @@ LABELS = (
 LABEL_SET = frozenset(LABELS)
 _NOT_A_MARK = frozenset(("json", "type", "name"))
 _CALL_LABELS = LABEL_SET - _NOT_A_MARK
-_label = re.compile(
+match_label = re.compile(
     rf"(?:(?:{'|'.join(sorted(LABELS, key=len, reverse=True))})\b[ \t]*){{1,3}}"
     r"(?:[:=](?P<blank>[ \t]*)|(?=[\]|>}\"'(\n]))",
     re.IGNORECASE,
@@ -121,10 +122,11 @@ class _Name(Struct, frozen=True):
 class Work:
     """What failed attempts have cost. An attempt may read up to the end of the text, so their number is limited."""
 
-    __slots__ = ("_failed", "_mark", "closers")
+    __slots__ = ("_failed", "_last", "_mark", "closers")
 
     def __init__(self) -> None:
         self._failed = 0
+        self._last: str | None = None
         self._mark: int | None = 0  # how far from the end of the text the next closing mark is, if it is still ahead
         self.closers = Closers()
 
@@ -134,6 +136,12 @@ class Work:
             found = _closing_mark_after(text, position)
             self._mark = None if found is None else len(text) - found.start()
         return self._mark is not None
+
+    def last_character(self, text: str) -> str:
+        """Return the last character of a text that is complete, apart from blanks."""
+        if self._last is None:
+            self._last = text.rstrip()[-1:]
+        return self._last
 
     def charge(self, text: str, position: int) -> None:
         self._failed += len(text) - position
@@ -148,8 +156,23 @@ class _More(Exception):
 
 begins_pairs = re.compile(r"\s*[\w.\-]+(?:[ \t]\w+)?[ \t]*(?:[:=][^({\n]*)?(?:\n(?!\s*[({\[])|\Z)").match
 """Matches a message whose first line is a pair or a lone word without brackets, as calls in lines of pairs begin."""
+_ENDS_OF_CALL = frozenset(")]}\"'>」")
+"""The last characters of calls in JSON and Python without markup, also if the brackets or the quotes are tokens."""
 _SCANNED = ("json", "python")
 """The notations that the loose scanner reads without markup."""
+
+
+_has_escapes = re.compile(r"[\[{]\s*&(?:quot|#34|#x22);").search
+
+
+def needs_marks(text: str, *, marked_only: bool) -> bool:
+    """Whether a complete text shows that no line of it but the first begins a call without markup before the name.
+
+    After such a call, a closing mark follows, or it is the last line in Python.
+    """
+    if not marked_only and text.rstrip()[-1:] in _ENDS_OF_CALL:
+        return False
+    return _closing_mark_after(text) is None and not ("&" in text and _has_escapes(text))
 
 
 class ImprovisedReader:
@@ -181,11 +204,52 @@ class ImprovisedReader:
         """Whether a line of a complete text may begin a call: a look at its first characters rejects most lines."""
         character = text[at : at + 1]
         if character in ("`", "~") and not is_first:
-            fence = _fence(text, at)
-            return fence is not None and (fence[2].lower() in _CALL_LABELS or self._labelled(fence[2]) is not None)
-        if not self._marked_only or _unmarked(text, at) is None:
+            return self._is_labelled_fence(text, at)
+        if not self._marked_only:
+            return not self._is_text(text, at, is_first=is_first)
+        if _unmarked(text, at) is None:
             return True
         return (is_first and begins_pairs(text) is not None) or self._work.may_close(text, at)
+
+    def _is_text(self, text: str, at: int, *, is_first: bool) -> bool:
+        """Whether the end of a complete text shows that no call begins at a line without markup.
+
+        Such a call is the whole message, or the last line in Python, or a closing mark follows it.
+        """
+        fence = _fence(text, at) if is_first else None
+        if fence is not None:
+            if fence[2].lower() in _CALL_LABELS or self._labelled(fence[2]) is not None:
+                return False
+            at = _blank(text, fence.end()).end()  # type: ignore[union-attr]
+        found = _unmarked(text, at)
+        if found is None or escaped_start(text, at) is not None or self._work.may_close(text, at):
+            return False
+        opening = found[0][-1]
+        if opening == "(":
+            return not is_first and self._work.last_character(text) not in _ENDS_OF_CALL
+        if opening == '"':
+            return False  # the name may follow the quote
+        if fence is not None:
+            return self._work.last_character(text) != fence[1][0]
+        return not is_first or self._work.last_character(text) not in _ENDS_OF_CALL
+
+    def may_name(self, text: str, at: int, *, is_first: bool) -> bool:
+        """Whether a line of a complete text may begin with markup, a label or a name: a look at its first word."""
+        if text[at] in "`~" and not is_first:
+            return self._is_labelled_fence(text, at)
+        name = match_name(text, at)
+        if name is None:
+            return True
+        written = name[0]
+        if has_namespace(written) is None:
+            may_be_named = self._offered.may_be(written)
+        else:
+            may_be_named = ":" in written or written.endswith(".call") or self._offered.find(written) is not None
+        return may_be_named or match_label(text, at) is not None
+
+    def _is_labelled_fence(self, text: str, at: int) -> bool:
+        fence = _fence(text, at)
+        return fence is not None and (fence[2].lower() in _CALL_LABELS or self._labelled(fence[2]) is not None)
 
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
         """Return the tool that a line of a complete text seems to call; None if it calls none."""
@@ -201,7 +265,7 @@ class ImprovisedReader:
 
         `is_first`: nothing but blanks is before it in the message. `follows_call`: another call is directly before it.
         """
-        if self._work.is_spent(len(text)):
+        if self._work.is_spent(len(text)) or (not self._marked_only and self._is_text(text, at, is_first=is_first)):
             return []
         source = self._sources.find(text, at, final=True)
         assert source is not None
@@ -346,7 +410,7 @@ class ImprovisedReader:
         position = head.position
         if not final and len(text) - position < _LONGEST_LABEL and "\n" not in text[position:]:
             raise _More  # a label may have several words
-        label = _label(text, position)
+        label = match_label(text, position)
         if label is not None:
             head.position = label.end()
             head.marked = head.marked or label["blank"] == ""

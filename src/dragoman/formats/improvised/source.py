@@ -8,7 +8,7 @@ from bisect import bisect_right
 from dragoman.characters import unescape_html
 
 _entity = re.compile(r"&(?:lt|gt|quot|apos|amp|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,5});?")
-_escaped_start = re.compile(
+escaped_start = re.compile(
     r"&(?:lt|#60|#x3[cC]);|[\[{]\s*&(?:quot|#34|#x22);|<[\w:|\-]{1,40}>\s*\{\s*&(?:quot|#34);"
 ).match
 _may_be_escaped = re.compile(
@@ -72,7 +72,7 @@ class Sources:
 
     def find(self, text: str, at: int, *, final: bool) -> PlainSource | None:
         """Return the source for a call at `at`: without entities if it is escaped; None if more text is needed."""
-        if _escaped_start(text, at) is not None:
+        if escaped_start(text, at) is not None:
             return self._replace(text, at, _entity, final=final)
         if not final and _may_be_escaped(text, at) is not None:
             return None

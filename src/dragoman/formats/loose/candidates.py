@@ -62,6 +62,10 @@ class OfferedNames:
         """Whether an offered name may begin with this word: cheaper than `find`, for words that are rarely names."""
         return self.tools is None or self.tools.may_begin(word)
 
+    def may_be(self, word: str) -> bool:
+        """Whether a word without a namespace may be an offered name."""
+        return self.tools is None or self.tools.may_be(word)
+
     def find(self, written: str) -> Tool | None:
         if written in self._seen:
             return self._seen[written]

@@ -11,7 +11,7 @@ from dragoman.args.tolerant import TolerantReader
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.cursor import BrokenCall, Cursor, Mark, Markers, NotACall, PassThrough, Reader, Truncated
 from dragoman.formats.envelope import by_position, unwrap_arguments
-from dragoman.formats.intent import Said, is_meant, spell
+from dragoman.formats.intent import Said, is_meant
 from dragoman.formats.json_reader import JsonBody, read_closed_calls, run_to
 from dragoman.formats.steps import read_or_skip
 from dragoman.formats.template import Entry, Place, UnmarkedEntry
@@ -111,6 +111,10 @@ class ParenthesisScanner:
 # The reader holds the arguments of a call until its closing parenthesis, then reads them as a whole. Between markers, a
 # call with a missing quote or bracket can be repaired, because the marker shows where the calls end.
 
+_STRING = r"""\"(?!"")[^"\\]*+\"|'(?!'')[^'\\]*+'"""
+_FLAT = rf"""(?:[^()\[\]{{}}"']++|{_STRING})*+"""
+_plain_arguments = re.compile(rf"{_FLAT}(?:(?:\[{_FLAT}\]|\{{{_FLAT}\}}){_FLAT})*+\)").match
+"""Matches arguments up to their parenthesis, if no brackets in them are nested and no string has an escape."""
 _NAME_LIMIT = 200
 _NAME = r"[^\W\d][\w.\-]*+(?:\\_[\w.\-]*+)*+"
 _name = re.compile(_NAME).match
@@ -178,8 +182,13 @@ class PythonReader:
         cursor = self.cursor
         wrappers = 0
         while True:
-            name = yield from self._read_name()
-            following = yield from self._next_on_line()
+            plain = _name(cursor.text, cursor.position) if cursor.final and not self.style.marked else None
+            if plain is not None:
+                name, cursor.position = plain.group(), plain.end()
+                following = cursor.text[plain.end() : plain.end() + 1]
+            else:
+                name = yield from self._read_name()
+                following = yield from self._next_on_line()
             if following == "(" and self.style.code and name == "print" and cursor.find_tool(name) is None:
                 wrappers += 1
             elif following != "=" or not self.style.code or _assigned(cursor.text, cursor.position) is None:
@@ -247,6 +256,11 @@ class PythonReader:
         cursor = self.cursor
         cursor.position += 1
         mark = cursor.begin()
+        if cursor.final and not self.style.marked:
+            plain = _plain_arguments(cursor.text, cursor.position)
+            if plain is not None:
+                cursor.position = plain.end()
+                return (yield from self._settle(name, mark))
         scanner = ParenthesisScanner(self.style.landmarks)
         while True:
             cursor.position = scanner.scan(cursor.text, cursor.position, final=cursor.final)
@@ -351,15 +365,18 @@ class PythonReader:
         With `held`, the calls before the last are added to it with their ends instead.
         """
         cursor = self.cursor
-        self.in_list = (yield from cursor.peek()) == "["
+        self.in_list = (cursor.peek_now() or (yield from cursor.peek())) == "["
         if self.in_list:
             cursor.position += 1
-            yield from cursor.peek()
-        yield from self._skip_comments()
+        if self.in_list or self.style.code:
+            character = cursor.peek_now() or (yield from cursor.peek())
+            if character == "#":
+                yield from self._skip_comments()
         call = yield from self.read_call()
         while True:
             more, rules = yield from self._reach_next()
-            call = PythonCall(call.name, call.arguments, (*call.rules, *rules))
+            if rules:
+                call = PythonCall(call.name, call.arguments, (*call.rules, *rules))
             if not more:
                 return call
             if held is not None:
@@ -381,8 +398,10 @@ class PythonReader:
         rules: tuple[str, ...] = ()
         separated = False
         while True:
-            yield from self._skip_comments()
-            character = yield from cursor.peek()
+            character = cursor.peek_now() or (yield from cursor.peek())
+            if character == "#" and (style.code or self.in_list):
+                yield from self._skip_comments()
+                character = yield from cursor.peek()
             if character == "," or (character == ";" and style.marked):
                 separated = True
                 cursor.position += 1
@@ -423,7 +442,7 @@ class PythonReader:
             yield
 
     def _skip_comments(self) -> Reader:
-        while (self.style.code or self.in_list) and (yield from self.cursor.peek()) == "#":
+        while (yield from self.cursor.peek()) == "#":
             yield from run_to(self.cursor, self.style.lines)
 
 
@@ -501,32 +520,34 @@ def report_meant(cursor: Cursor, mark: Mark, calls: list[tuple[PythonCall, int]]
     said = Said() if cursor.said is None else cursor.said
     if not cursor.follows_call and not said.begin_group():
         raise NotACall("the answer was over before the list")
-    meant = [_spell_meant(cursor, call, is_plain=is_plain) for call, _ in calls]
-    if all(spelled is not None and said.repeats(spelled) for spelled in meant):
+    meant = [_meant_arguments(cursor, call, is_plain=is_plain) for call, _ in calls]
+    if all(one is not None and said.repeats(*one) for one in meant):
         raise NotACall("the reply contained the calls before")
     cursor.said = said
     cursor.return_to(mark)
-    for (call, end), spelled in zip(calls, meant, strict=True):
+    for (call, end), one in zip(calls, meant, strict=True):
         cursor.position = end - cursor.base
-        if spelled is None:
+        if one is None:
             cursor.name = call.name
             cursor.break_call("a required argument has no value, or a value is a variable or a placeholder")
-        elif said.repeats(spelled):
+        elif said.repeats(*one):
             cursor.pass_as_text("the reply contained the call before")
         else:
-            said.add(spelled)
+            said.add(*one)
             call.report(cursor)
+    if not cursor.final:
+        said.spell_all()
 
 
-def _spell_meant(cursor: Cursor, call: PythonCall, *, is_plain: bool) -> str | None:
-    """Return the call in one spelling; None if it is not meant."""
+def _meant_arguments(cursor: Cursor, call: PythonCall, *, is_plain: bool) -> tuple[str, JsonObject] | None:
+    """Return the tool and the arguments of a call, by which it is compared; None if it is not meant."""
     tool = cursor.find_tool(call.name)
     if tool is None:
-        return spell(call.name, call.arguments)  # no tools were given
+        return call.name, call.arguments  # no tools were given
     arguments, _ = unwrap_arguments(call.arguments, tool, cursor.find_tool)
     if not is_meant(tool, arguments, call.rules, cursor.find_tool, is_plain=is_plain):
         return None
-    return spell(tool.name, arguments)
+    return tool.name, arguments
 
 
 class ListedCalls(UnmarkedEntry):
