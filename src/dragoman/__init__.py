@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         Error as Error,
         Halt as Halt,
         Ok as Ok,
+        Retry as Retry,
         ToolContext as ToolContext,
         tool as tool,
     )
@@ -134,7 +135,7 @@ if not TYPE_CHECKING:
             "dragoman.providers.definitions": "decode_tool_calls encode_definitions encode_result",
             "dragoman.replies": "fold unfold",
             "dragoman.secrets": "Scrubber scrub",
-            "dragoman.tools": "Context Error Halt Ok ToolContext tool",
+            "dragoman.tools": "Context Error Halt Ok Retry ToolContext tool",
             "dragoman.toolset": "Toolset",
             "dragoman.types": "File Image Message Reply Request Text Thinking Tool ToolCall ToolResult",
         },

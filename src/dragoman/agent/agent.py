@@ -33,7 +33,8 @@ from dragoman.extraction.tool_mode import ToolMode, check_text_calls, choose_too
 from dragoman.extraction.trust import get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy, RunSummary
 from dragoman.keywords import known_keywords
-from dragoman.policy import Mode, as_policy, gather_rules, join_policies
+from dragoman.logs import get_log, write_traceback
+from dragoman.policy import Decision, Mode, Policy, as_policy, gather_rules, join_policies
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.providers.prices import Prices
 from dragoman.providers.tokens import window
@@ -41,13 +42,14 @@ from dragoman.secrets import HumanSink
 from dragoman.tools import gather
 from dragoman.tools.functions import DepsT
 from dragoman.toolset import Toolset
-from dragoman.types import Message, Tool, ToolModeName, Usage
+from dragoman.types import Message, Tool, ToolCall, ToolModeName, Usage
 
 T = TypeVar("T")
 Model = str | Endpoint
 AnswerForm = type[AnswerT] | Mapping[str, Any] | None
 """The form of a structured answer: a type, a JSON Schema, or None for text."""
 
+_log = get_log("agent")
 _MOVED = {
     name: f"{place}={value.__name__}({name}=...)"
     for place, value in (("connection", Connection), ("safety", Safety), ("context", ContextSettings))
@@ -62,6 +64,7 @@ class _Start(Struct, frozen=True):
     run_id: str
     session: str | None = None
     answer: Any = None
+    validate: Callable[[Any], object] | None = None
     data: Any = None
     tools: tuple[Any, ...] = ()
     limits: Limits | None = None
@@ -117,7 +120,7 @@ class Agent(Generic[DepsT]):
         self.tools = Toolset(gather(tools))
         _check_runnable(self.tools)
         self.system = system
-        self.policy = as_policy(self.safety.policy)
+        self.policy = _logged(as_policy(self.safety.policy), lambda text: self._human_sink().text(text))
         self.rules = gather_rules(mode, self.safety.rules, allow=allow, ask=ask, deny=deny)
         self.limits = limits or Limits()
         self.approve = approve
@@ -148,6 +151,7 @@ class Agent(Generic[DepsT]):
         task: Task,
         *,
         answer: AnswerForm[AnswerT] = None,
+        validate: Callable[[AnswerT], object] | None = None,
         data: DepsT | None = None,
         check: bool = True,
         session: str | None = None,
@@ -167,6 +171,7 @@ class Agent(Generic[DepsT]):
         started = self.start(
             task,
             answer=answer,
+            validate=validate,
             data=data,
             session=session,
             tools=tools,
@@ -196,6 +201,7 @@ class Agent(Generic[DepsT]):
         task: Task,
         *,
         answer: AnswerForm[AnswerT] = None,
+        validate: Callable[[AnswerT], object] | None = None,
         data: DepsT | None = None,
         session: str | None = None,
         tools: Iterable[Any] = (),
@@ -212,6 +218,7 @@ class Agent(Generic[DepsT]):
         return self.start(
             task,
             answer=answer,
+            validate=validate,
             data=data,
             session=session,
             tools=tools,
@@ -229,6 +236,7 @@ class Agent(Generic[DepsT]):
         task: Task,
         *,
         answer: AnswerForm[AnswerT] = None,
+        validate: Callable[[AnswerT], object] | None = None,
         data: DepsT | None = None,
         session: str | None = None,
         tools: Iterable[Any] = (),
@@ -243,13 +251,15 @@ class Agent(Generic[DepsT]):
         """Prepare a run. Nothing happens until its result is awaited or its events are read.
 
         `session` continues the last run of that name (with a journal). `answer` is the form of a structured answer: a
-        type, or a JSON Schema. The tools receive `data` in their context. `tools`, `limits`, `options` and `approve`
-        add to those of the agent or replace them.
+        type, or a JSON Schema. `validate(answer)` rejects an answer with `Retry(reason)`, which it returns or raises;
+        the model then answers again. The tools receive `data` in their context. `tools`, `limits`, `options` and
+        `approve` add to those of the agent or replace them.
         """
         start = _Start(
             run_id or f"run_{os.urandom(8).hex()}",
             session,
             answer,
+            validate,
             data,
             tuple(tools),
             limits,
@@ -288,6 +298,7 @@ class Agent(Generic[DepsT]):
         run_id: str,
         *,
         answer: AnswerForm[AnswerT] = None,
+        validate: Callable[[AnswerT], object] | None = None,
         data: DepsT | None = None,
         check: bool = True,
         tools: Iterable[Any] = (),
@@ -300,7 +311,14 @@ class Agent(Generic[DepsT]):
         Raises `RunFailed` as `arun` does.
         """
         restarted = self.restart(
-            run_id, answer=answer, data=data, tools=tools, limits=limits, approve=approve, on_event=on_event
+            run_id,
+            answer=answer,
+            validate=validate,
+            data=data,
+            tools=tools,
+            limits=limits,
+            approve=approve,
+            on_event=on_event,
         )
         return await restarted.result(check=check)
 
@@ -312,6 +330,7 @@ class Agent(Generic[DepsT]):
         run_id: str,
         *,
         answer: AnswerForm[AnswerT] = None,
+        validate: Callable[[AnswerT], object] | None = None,
         data: DepsT | None = None,
         tools: Iterable[Any] = (),
         limits: Limits | None = None,
@@ -327,7 +346,9 @@ class Agent(Generic[DepsT]):
                 raise ConfigError("a resumed run needs a journal", hint="create the agent with journal=True")
             summary = await journal.run(run_id)
             run.session = summary.session if summary.session != run_id else None
-            start = _Start(run_id, run.session, answer, data, tuple(tools), limits, None, approve, on_event, streaming)
+            start = _Start(
+                run_id, run.session, answer, validate, data, tuple(tools), limits, None, approve, on_event, streaming
+            )
             config = self._config(start)
             restored, pending, run_journal = await self._reclaim(journal, config)
             driver = self._driver(restored.machine, run, start, run_journal, restored, pending)
@@ -471,6 +492,7 @@ class Agent(Generic[DepsT]):
             has_reviewers=self.hooks.under(parent.services.hooks if parent is not None else None).has("before_tool"),
             search=search,
             answer=form,
+            validates=start.validate is not None or self.hooks.has("after_answer"),
             nonce=self._needs_nonce,
             window=room,
             context=self.context,
@@ -499,7 +521,7 @@ class Agent(Generic[DepsT]):
             listeners.append(lambda run_id, event: on_event(event))
         services = RunServices(
             client_for=self._clients.get,
-            hooks=self.hooks.under(above.hooks if above is not None else None),
+            hooks=self.hooks.plus(start.validate).under(above.hooks if above is not None else None),
             approver=above.approver if above is not None else start.approve or self.approve,
             compactor=self.context.compactor,
             run_journal=run_journal,
@@ -549,6 +571,7 @@ class Agent(Generic[DepsT]):
     def _learn(self, endpoint: Endpoint, fact: Fact) -> None:
         """Store a fact about an endpoint. The next run uses it."""
         self.facts.put(endpoint.base_url, endpoint.model, fact)
+        _log.info("learned about %s:%s: %s", endpoint.provider.name, endpoint.model, fact.why)
         settled = self._resettle(endpoint, fact)
         if _is_same(endpoint, self.endpoint):
             self.endpoint = settled
@@ -582,6 +605,21 @@ class Agent(Generic[DepsT]):
     def close(self) -> None:
         """The same as `aclose`, in blocking code."""
         portal.run(self.aclose())
+
+
+def _logged(policy: Policy | None, redact: Callable[[str], str]) -> Policy | None:
+    """Return the policy with a log of its exceptions. The decision on a call whose policy fails is a denial."""
+    if policy is None:
+        return None
+
+    def consult(call: ToolCall, tool: Tool) -> Decision:
+        try:
+            return policy(call, tool)
+        except Exception as problem:
+            _log.error("the policy raised an exception for %s\n%s", call.name, redact(write_traceback(problem)))
+            raise
+
+    return consult
 
 
 def _is_same(one: Endpoint, other: Endpoint) -> bool:

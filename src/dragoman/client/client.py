@@ -35,6 +35,7 @@ from dragoman.client.retry import (
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport
 from dragoman.errors import ConfigError
 from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
+from dragoman.logs import get_log
 from dragoman.providers import Endpoint
 from dragoman.providers.definitions import codec_for
 from dragoman.providers.provider import fill_holes, holes_of
@@ -137,6 +138,7 @@ _shared: dict[tuple[str, str], Transport] = {}
 # are kept. Only errors that the caller has to fix are raised: a missing key, an incomplete URL.
 
 USER_AGENT = f"dragoman/{__version__}"
+_log = get_log("client")
 
 
 class _Asker(ABC):
@@ -243,6 +245,7 @@ class Client(_Asker):
             attempt += 1
             delivered = False
             held: list[Event] = []
+            _log.debug("%s: attempt %d, %d bytes to %s", plan.model, attempt, len(plan.request.body), plan.origin)
             exchange = self._open(plan, deadline)
             try:
                 while (events := await exchange.next()) is not None:
@@ -262,8 +265,11 @@ class Client(_Asker):
                 return
             decision = self._decide(failure, attempt, deadline)
             if decision.wait is None:
+                _log.info("%s: failed after %d attempts: %s", plan.model, attempt, _describe(failure))
                 yield _explain(held, decision.why)
                 return
+            told = _describe(failure)
+            _log.warning("%s: attempt %d failed: %s; the next in %.1f s", plan.model, attempt, told, decision.wait)
             yield [RequestRetried(attempt, decision.wait, failure, plan.model)]
             await self._sleep(decision.wait)
 
@@ -339,6 +345,13 @@ def _delivers(events: list[Event]) -> bool:
         any(isinstance(event, ReplyEnded) for event in events)
         and not any(isinstance(event, ReplyFailed) for event in events)
     )
+
+
+def _describe(failure: Failure) -> str:
+    """Return a failure for the log. The text of a server may repeat secrets that only the agent knows."""
+    words = failure.message if failure.kind in ("unreachable", "timed_out", "insecure") else ""
+    status = f"HTTP {failure.status}" if failure.status else ""
+    return " ".join(filter(None, (failure.kind, status, words)))
 
 
 def _explain(events: list[Event], why: str) -> list[Event]:
