@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         Agent as Agent,
         Approval as Approval,
         ApprovalRequest as ApprovalRequest,
+        Budget as Budget,
         Connection as Connection,
         ContextSettings as ContextSettings,
         Deny as Deny,
@@ -125,8 +126,8 @@ if not TYPE_CHECKING:
                 "providers sandbox secrets stage telemetry testing tools types wire"
             ),
             "dragoman.agent": (
-                "Agent Approval ApprovalRequest Connection ContextSettings Deny Limits RunFailed RunResult Safety Stop"
-                " ToolPrompt"
+                "Agent Approval ApprovalRequest Budget Connection ContextSettings Deny Limits RunFailed RunResult Safety"
+                " Stop ToolPrompt"
             ),
             "dragoman.client.api": "aask ask astream stream",
             "dragoman.errors": "DragomanError",

@@ -349,7 +349,8 @@ class Tool(Struct, frozen=True):
     description: str = ""
     parameters: JsonObject = field(default_factory=dict)
     run: Callable[..., Any] | None = None
-    parallel_safe: bool = False
+    parallel_safe: bool = None  # type: ignore[assignment]
+    """Whether the call may run at the same time as others; by default the value of `read_only`."""
     read_only: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
     repeatable: bool = False
@@ -363,6 +364,10 @@ class Tool(Struct, frozen=True):
     """The parameter of the function that receives the context of the call. The model does not see it."""
     inspect: Callable[..., Any] | None = None
     """`inspect(arguments, context)` returns the operands of a call (`Operand`) and has no side effects."""
+
+    def __post_init__(self) -> None:
+        if self.parallel_safe is None:
+            force_setattr(self, "parallel_safe", self.read_only)
 
     @property
     def is_exec(self) -> bool:

@@ -20,6 +20,7 @@ from dragoman import Limits, Retry, RunFailed, Stop
 from dragoman.agent.events import RunEvent, ToolEnded
 from dragoman.agent.protocol import AnswerChecked, CheckAnswer
 from dragoman.agent.replies import answer_tool
+from dragoman.errors import ConfigError, MissingKey
 from dragoman.journal import MemoryJournal
 from dragoman.logs import write_traceback
 from dragoman.testing import ScriptedModel, call
@@ -311,3 +312,36 @@ def test_a_rejected_answer_stays_rejected_when_the_run_is_resumed_without_the_va
         wait(first.arun("hi", answer=Forecast, validate=check, run_id="run_1"))
     resumed = agent([call("final_answer", answer=WARM)], journal=journal).resume("run_1", answer=Forecast)
     assert resumed.data == Forecast("Paris", 21)
+
+
+# ---- keys of fallbacks -----------------------------------------------------------------------------------------------
+
+
+def test_a_fallback_without_a_key_is_found_when_the_agent_is_made() -> None:
+    def make(environment: dict[str, str], **settings: Any) -> dragoman.Agent:
+        connection = dragoman.Connection(environment=environment, **settings)
+        return dragoman.Agent("ollama:x", fallbacks=["ollama:y", "anthropic:claude-x"], connection=connection)
+
+    with pytest.raises(MissingKey, match="fallback anthropic:claude-x cannot be used: there is no key") as caught:
+        make({})
+    assert 'Connection(keys={"anthropic": ...})' in caught.value.next_step
+    make({"ANTHROPIC_API_KEY": TOKEN})
+    for name in ("anthropic", "anthropic:claude-x", "ANTHROPIC_API_KEY"):
+        make({}, keys={name: TOKEN})
+    with pytest.raises(ConfigError, match="incomplete"):
+        dragoman.Agent("ollama:x", fallbacks=["azure:y"], connection=dragoman.Connection(environment={}))
+
+
+def test_every_fallback_sends_its_own_key_and_none_is_shown() -> None:
+    down = Failure("overloaded", "later", 503)
+    model = ScriptedModel([down, down, down, f"hello, {TOKEN}3"])
+    names = ["openai:a", "openai:b", "mistral:c"]
+    keys = {"openai": f"{TOKEN}1", "openai:b": f"{TOKEN}2", "MISTRAL_API_KEY": f"{TOKEN}3"}
+    once = dragoman.client.Retries(attempts=1)
+    reach = dragoman.Connection(transport=model, environment={}, keys=keys, retries=once)
+    runs = dragoman.Agent("groq:first", key=f"{TOKEN}0", fallbacks=names, connection=reach)
+    result, events = watch(runs)
+    sent = [exchange.sent.headers["Authorization"] for exchange in model.exchanges]
+    assert sent == [f"Bearer {TOKEN}{number}" for number in range(4)]
+    assert [each.kind for each in result.problems if each.kind == "model_replaced"] == ["model_replaced"] * 3
+    assert not [event for event in events if TOKEN in repr(event)]

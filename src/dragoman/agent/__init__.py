@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dragoman.agent.agent import Agent as Agent
     from dragoman.agent.approvals import LATER as LATER, Approval as Approval, ApprovalRequest as ApprovalRequest
+    from dragoman.agent.budget import Budget as Budget
     from dragoman.agent.context import (
         Compaction as Compaction,
         Compactor as Compactor,
@@ -48,6 +49,7 @@ else:
         {
             "dragoman.agent.agent": "Agent",
             "dragoman.agent.approvals": "Approval ApprovalRequest LATER",
+            "dragoman.agent.budget": "Budget",
             "dragoman.agent.context": "Compaction Compactor ContextBudget ContextSettings Summarise TrimOldResults",
             "dragoman.agent.events": "RunEvent",
             "dragoman.agent.handle": "Run",

@@ -19,6 +19,7 @@ from dragoman.agent.handle import Run, Task, begin_conversation, read_task
 from dragoman.agent.hooks import Hooks
 from dragoman.agent.journal import RunJournal
 from dragoman.agent.machine import Machine
+from dragoman.agent.protocol import Ask
 from dragoman.agent.records import Header, encode, note_secrets, refer
 from dragoman.agent.replies import answer_tool
 from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
@@ -132,12 +133,15 @@ class Agent(Generic[DepsT]):
         self.hooks = Hooks(hooks)
         self.listeners = tuple(listeners)
         self._needs_nonce = self.safety.nonce or get_profile(self.safety.trust).needs_nonce
-        self._safety = SafetyServices(self.safety, self.rules.mode, key, self.connection.environment)
+        self._safety = SafetyServices(self.safety, self.rules.mode, key, self.connection)
         self._given_journal = journal
         self._journal: Journal | None = None
         self._chosen_mode: ToolMode | None = None
         self._prices = self.connection.prices
-        self._clients = ClientPool(self.connection, key)
+        self._clients = ClientPool(self.connection, key, self.endpoint)
+        for each in self._fallbacks:
+            # Otherwise the error would come in the middle of a run, when the first model fails.
+            self._clients.check(each)
 
     def __repr__(self) -> str:
         tools = ", ".join(self.tools.names) or "no tools"
@@ -281,6 +285,7 @@ class Agent(Generic[DepsT]):
             before, last, sources = await self._before(session, config)
             conversation = begin_conversation(self.system, before, messages)
             spending = Spending(config.limits, parent.machine.spending if parent is not None else None)
+            spending.share(config.limits.budget, self.limits.budget)
             machine = Machine(config, spending=spending, sources=sources)
             run_journal = await self._begin(config, conversation, before, last, machine.mode)
             driver = self._driver(machine, run, start, run_journal)
@@ -351,6 +356,10 @@ class Agent(Generic[DepsT]):
             )
             config = self._config(start)
             restored, pending, run_journal = await self._reclaim(journal, config)
+            # What the run used before counted in the budgets of that time. A request without a reply is sent again.
+            spending = restored.machine.spending
+            spending.share(config.limits.budget, self.limits.budget)
+            spending.charge(sum(isinstance(command, Ask) for command in restored.commands))
             driver = self._driver(restored.machine, run, start, run_journal, restored, pending)
             driver.emit(_started(config, resumed=True))
             return driver, restored.commands, restored.started

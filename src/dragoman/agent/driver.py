@@ -51,7 +51,9 @@ from dragoman.agent.redaction import EventRedactor
 from dragoman.agent.result import RunResult
 from dragoman.agent.settings import Connection
 from dragoman.client.client import Client
+from dragoman.client.keys import pick_key
 from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
+from dragoman.errors import MissingKey
 from dragoman.extraction import Extractor
 from dragoman.extraction.tool_mode import ComposedRequest, open_reader, withhold
 from dragoman.logs import get_log, write_traceback
@@ -75,26 +77,23 @@ _log = get_log("agent")
 class ClientPool:
     """Creates clients on demand and keeps them, so that connections are reused."""
 
-    def __init__(self, connection: Connection, key: str | None) -> None:
+    def __init__(self, connection: Connection, key: str | None, first: Endpoint) -> None:
         self._connection = connection
         self._key = key
-        self._clients: dict[tuple[str, str, str, Quirks], Client] = {}
-        self._key_of: tuple[str, str] | None = None
+        self._first = first
+        self._clients: dict[tuple[str, str, str, Quirks, str | None], Client] = {}
 
     def get(self, endpoint: Endpoint) -> Client:
         """Return the client of an endpoint."""
-        where = (endpoint.provider.name, endpoint.base_url, endpoint.wire, endpoint.quirks)
+        where = (endpoint.provider.name, endpoint.base_url, endpoint.wire, endpoint.quirks, self._find_key(endpoint))
         client = self._clients.get(where)
         if client is None:
-            # An explicit key belongs to the first endpoint; other endpoints look up their own.
-            if self._key_of is None:
-                self._key_of = where[:2]
-            key = self._key if where[:2] == self._key_of else None
             given = self._connection
             client = Client(
                 endpoint,
                 transport=given.transport,
-                key=key,
+                key=self._find_key(endpoint),
+                keys=given.keys,
                 timeouts=given.timeouts,
                 retries=given.retries,
                 limiter=given.limiter,
@@ -102,6 +101,22 @@ class ClientPool:
             )
             self._clients[where] = client
         return client
+
+    def _find_key(self, endpoint: Endpoint) -> str | None:
+        """An explicit key belongs to the first endpoint. Other endpoints have their own."""
+        first = self._first
+        is_first = (endpoint.provider.name, endpoint.base_url) == (first.provider.name, first.base_url)
+        return (self._key if is_first else None) or pick_key(endpoint, self._connection.keys)
+
+    def check(self, endpoint: Endpoint) -> None:
+        """Raise the error that a request to this endpoint would raise before it is sent, such as a missing key."""
+        try:
+            self.get(endpoint).check()
+        except MissingKey as missing:
+            name = endpoint.provider.name
+            variables = f"set {' or '.join(endpoint.key_names)}, or " if endpoint.key_names else ""
+            hint = f'{variables}pass connection=Connection(keys={{"{name}": ...}})'
+            raise MissingKey(f"the fallback {name}:{endpoint.model} cannot be used: {missing}", hint=hint) from None
 
     async def close(self) -> None:
         """Close every connection."""

@@ -231,7 +231,7 @@ class Machine:
         self._now = self._turn_began = at
         self._add(*messages)
         config = self.config
-        if config.limits.cost is not None and config.price(Usage(1, 1), config.endpoint, "") is None:
+        if self.spending.needs_price and config.price(Usage(1, 1), config.endpoint, "") is None:
             # A limit that cannot be checked is no limit. The run fails before it spends anything.
             return self._finish(end("cost_limit", "a cost limit is set, but the price of the model is unknown"))
         return self._next()

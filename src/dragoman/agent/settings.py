@@ -31,8 +31,10 @@ class Connection(Struct, frozen=True, kw_only=True):
     retries: Retries | None = None
     limiter: RateLimiter | None = None
     """Requests and tokens per minute, and requests at the same time, of all runs together."""
+    keys: Mapping[str, str] = {}
+    """Keys by model (`openai:gpt-4o`), by provider (`openai`) or by the name of their variable, for fallbacks too."""
     environment: Mapping[str, str] | None = None
-    """Where keys are looked up; None uses the environment of the process."""
+    """Where other keys are looked up; None uses the environment of the process."""
     registry: Registry | None = None
     """The tables of providers and models; None uses the built-in tables."""
     facts: Facts | None = None

@@ -287,6 +287,10 @@ class Client(_Asker):
         if self._owns_transport and self._transport is not None:
             await self._transport.close()
 
+    def check(self) -> None:
+        """Raise the error of a request that cannot be sent: a missing key, an incomplete base URL."""
+        self._settle_access()
+
     # ---- before -----------------------------------------------------------------------------------------------------
 
     def _plan(self, request: Request, whole: bool) -> Plan:
@@ -313,13 +317,16 @@ class Client(_Asker):
 
     def _settle(self) -> None:
         """Determine the URL, the key and the transport, once. Raises errors that the caller has to fix."""
+        self._settle_access()
+        if self._transport is None:
+            self._transport = open_transport(self.endpoint, self._environment)
+
+    def _settle_access(self) -> None:
         if not self._base:
             self._base = base_of(self.endpoint, self._environment)
         if self._auth is None:
             key = find_key(self.endpoint, self._key, self._keys, self._environment)
             self._auth = choose_auth(self.endpoint, key, self._environment)
-        if self._transport is None:
-            self._transport = open_transport(self.endpoint, self._environment)
 
     # ---- one attempt ------------------------------------------------------------------------------------------------
 

@@ -139,10 +139,16 @@ def augment_system_prompt(
     layout: Layout = "schema",
     nonce: str | None = None,
 ) -> str:
-    """Append the instructions to a system prompt: the prompt unchanged, one blank line, the instructions."""
+    """Append the instructions to a system prompt: the prompt unchanged, one blank line, the instructions.
+
+    Without tools, a prompt stays as it is: a model that learns how to call and has nothing to call invents tools.
+    """
     from dragoman.formats.prompt import augment
 
-    return augment(existing, instructions(tools, format, compact, layout=layout, nonce=nonce))
+    offered = Toolset.of(tools)
+    if existing and offered is not None and not len(offered):
+        return existing
+    return augment(existing, instructions(offered, format, compact, layout=layout, nonce=nonce))
 
 
 def needs_compact(prompt: str, *, native: bool, weak: bool) -> str | None:

@@ -241,8 +241,9 @@ def tool(function: Any = None, /, **options: Unpack[Options]) -> Any:
     from the annotations, the descriptions from the docstring. Options:
 
     - `name`, `description`: instead of the function's own
-    - `parallel_safe`: it may run in parallel with other calls (default: no)
-    - `read_only`: it changes nothing; `repeatable`: a second run does no harm (default: as `read_only`)
+    - `read_only`: it changes nothing
+    - `parallel_safe`: it may run in parallel with other calls (default: as `read_only`)
+    - `repeatable`: a second run does no harm (default: as `read_only`)
     - `timeout`: seconds for one call; `max_output`: the limit of a result for the model, in characters
     - `requires_approval`: each call needs an approval; `exec`: it acts on the system (more calls need an approval)
     - `context`: the parameter that takes the context, if its annotation does not say so
