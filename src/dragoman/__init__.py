@@ -126,8 +126,8 @@ if not TYPE_CHECKING:
                 "providers sandbox secrets stage telemetry testing tools types wire"
             ),
             "dragoman.agent": (
-                "Agent Approval ApprovalRequest Budget Connection ContextSettings Deny Limits RunFailed RunResult Safety"
-                " Stop ToolPrompt"
+                "Agent Approval ApprovalRequest Budget Connection ContextSettings Deny Limits RunFailed RunResult"
+                " Safety Stop ToolPrompt"
             ),
             "dragoman.client.api": "aask ask astream stream",
             "dragoman.errors": "DragomanError",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.agent.handle import Run as Run
     from dragoman.agent.hooks import Deny as Deny, Stop as Stop
     from dragoman.agent.machine import Machine as Machine
+    from dragoman.agent.partial import AnswerStream as AnswerStream, PartialAnswer as PartialAnswer
     from dragoman.agent.result import (
         Limits as Limits,
         Outcome as Outcome,
@@ -55,6 +56,7 @@ else:
             "dragoman.agent.handle": "Run",
             "dragoman.agent.hooks": "Deny Stop",
             "dragoman.agent.machine": "Machine",
+            "dragoman.agent.partial": "AnswerStream PartialAnswer",
             "dragoman.agent.result": "Limits Outcome Problem RunFailed RunResult",
             "dragoman.agent.settings": "Connection Safety",
             "dragoman.agent.watch": "WatchSettings",

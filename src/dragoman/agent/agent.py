@@ -536,6 +536,7 @@ class Agent(Generic[DepsT]):
             run_journal=run_journal,
             learn=self._learn,
             listeners=listeners,
+            tap=run.tap,
             streaming=start.streaming,
             budget=run.wait_for_room,
             data=above.data if above is not None and start.data is None else start.data,

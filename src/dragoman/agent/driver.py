@@ -151,6 +151,8 @@ class RunServices(Struct, kw_only=True):
     run_journal: RunJournal | None = None
     learn: Callable[[Endpoint, Fact], None] | None = None
     listeners: Sequence[Listener] = ()
+    tap: Callable[[RunEvent], None] | None = None
+    """Receives every event before it is redacted, for the program that started the run."""
     streaming: bool = False
     data: Any = None
     """The value that the caller passed to the run for its tools."""
@@ -314,6 +316,8 @@ class Driver:
         """Send a redacted event to the listeners. A listener that raises is removed; the others still get the event."""
         if self._services.auditor is not None:
             self._services.auditor.note(self._config.run_id, event)
+        if self._services.tap is not None:
+            self._services.tap(event)
         if type(event) is Noticed:
             self._write_log(_USUAL.get(event.kind, WARNING), f"{event.kind}: {event.message}")
         if not self._services.listeners:

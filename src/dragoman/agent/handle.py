@@ -13,10 +13,11 @@ from dragoman.client import portal
 from dragoman.errors import ConfigError
 from dragoman.events import TextDelta
 from dragoman.extraction.responses import read_messages
-from dragoman.types import File, Image, Message, Text
+from dragoman.types import File, Image, Message, Text, Tool
 
 if TYPE_CHECKING:
     from dragoman.agent.driver import Driver, Listener
+    from dragoman.agent.partial import AnswerStream
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -79,6 +80,8 @@ class Run(Generic[AnswerT]):
         self._words: list[Any] = []
         self._cancelled: str | None = None
         self._events: deque[RunEvent] = deque()
+        self.tap: Callable[[RunEvent], None] | None = None
+        """Receives every event as it is, before it is redacted for people and logs."""
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._result: RunResult[AnswerT] | None = None
@@ -186,6 +189,24 @@ class Run(Generic[AnswerT]):
         At the end it raises `RunFailed` if the run failed, unless `check=False`.
         """
         return TextStream(self, check)
+
+    def answer_stream(self, *, check: bool = True) -> AnswerStream[AnswerT]:
+        """Iterate over the structured answer while it arrives, as growing partial objects; the last one has the data.
+
+        At the end it raises `RunFailed` if the run failed, unless `check=False`.
+        """
+        from dragoman.agent.partial import AnswerStream
+
+        return AnswerStream(self, check)
+
+    @property
+    def answer_tool(self) -> Tool | None:
+        """The tool that receives the structured answer, after the start of the run."""
+        return self._driver.machine.config.answer if self._driver is not None else None
+
+    def put(self, event: Any) -> None:
+        """Add an item to the events that the reader of this run gets."""
+        self._take(self.run_id, event)
 
 
 class TextStream:
