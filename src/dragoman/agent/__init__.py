@@ -9,8 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dragoman.agent.agent import Agent as Agent
-    from dragoman.agent.approvals import LATER as LATER, Approval as Approval, ApprovalRequest as ApprovalRequest
+    from dragoman.agent.agent import Agent as Agent, OwnModel as OwnModel
+    from dragoman.agent.approvals import (
+        LATER as LATER,
+        Approval as Approval,
+        ApprovalRequest as ApprovalRequest,
+        answer_request as answer_request,
+        list_requests as list_requests,
+    )
     from dragoman.agent.budget import Budget as Budget
     from dragoman.agent.context import (
         Compaction as Compaction,
@@ -48,8 +54,8 @@ else:
     __all__, __getattr__, __dir__ = export_lazily(
         __name__,
         {
-            "dragoman.agent.agent": "Agent",
-            "dragoman.agent.approvals": "Approval ApprovalRequest LATER",
+            "dragoman.agent.agent": "Agent OwnModel",
+            "dragoman.agent.approvals": "Approval ApprovalRequest LATER answer_request list_requests",
             "dragoman.agent.budget": "Budget",
             "dragoman.agent.context": "Compaction Compactor ContextBudget ContextSettings Summarise TrimOldResults",
             "dragoman.agent.events": "RunEvent",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, Generic, Protocol, TypeVar, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from dragoman.agent.resume import Restored, last_messages, read_sources, read_st
 from dragoman.agent.safety import SafetyServices
 from dragoman.agent.settings import Connection, Safety
 from dragoman.client import portal
+from dragoman.client.transport import Transport
 from dragoman.errors import ConfigError, InvalidTool
 from dragoman.extraction.echo_reader import UNTRUSTED
 from dragoman.extraction.offers import search_tool
@@ -46,7 +47,15 @@ from dragoman.toolset import Toolset
 from dragoman.types import Message, Tool, ToolCall, ToolModeName, Usage
 
 T = TypeVar("T")
-Model = str | Endpoint
+
+
+class OwnModel(Transport, Protocol):
+    """A model of your own: a transport that answers requests, and names the endpoint that it stands for."""
+
+    def endpoint(self) -> Endpoint: ...
+
+
+Model = str | Endpoint | OwnModel
 AnswerForm = type[AnswerT] | Mapping[str, Any] | None
 """The form of a structured answer: a type, a JSON Schema, or None for text."""
 
@@ -57,6 +66,10 @@ _MOVED = {
     for name in value.__struct_fields__
 }
 """What to write instead of a setting that is part of one of the three values."""
+
+
+_rehearsed: set[tuple[str, str, str, bool]] = set()
+"""The wires, tool modes and formats for which this process has rehearsed a run, with and without a journal."""
 
 
 class _Start(Struct, frozen=True):
@@ -113,10 +126,12 @@ class Agent(Generic[DepsT]):
         self.connection = _value(connection, Connection, "connection")
         self.safety = _value(safety, Safety, "safety")
         self.context = _value(context, ContextSettings, "context")
-        self.facts = _choose_facts(self.connection)
-        self._model, self._base_url = model, base_url
-        self.endpoint = self._resolve(model, base_url)
-        self._given_fallbacks = tuple(fallbacks)
+        given = [_as_endpoint(each) for each in (model, *fallbacks)]
+        own = [(each, transport) for each, transport in given if transport is not None and isinstance(each, Endpoint)]
+        self.facts = _choose_facts(self.connection, has_own=bool(own))
+        self._model, self._base_url = given[0][0], base_url
+        self.endpoint = self._resolve(self._model, base_url)
+        self._given_fallbacks = tuple(endpoint for endpoint, _ in given[1:])
         self._fallbacks = tuple(self._resolve(each) for each in self._given_fallbacks)
         self.tools = Toolset(gather(tools))
         _check_runnable(self.tools)
@@ -138,10 +153,11 @@ class Agent(Generic[DepsT]):
         self._journal: Journal | None = None
         self._chosen_mode: ToolMode | None = None
         self._prices = self.connection.prices
-        self._clients = ClientPool(self.connection, key, self.endpoint)
+        self._clients = ClientPool(self.connection, key, self.endpoint, own)
         for each in self._fallbacks:
             # Otherwise the error would come in the middle of a run, when the first model fails.
             self._clients.check(each)
+        self._prepare()
 
     def __repr__(self) -> str:
         tools = ", ".join(self.tools.names) or "no tools"
@@ -444,14 +460,24 @@ class Agent(Generic[DepsT]):
 
     # ---- parts -------------------------------------------------------------------------------------------------------
 
-    def _resolve(self, model: Model, base_url: str = "", facts: Facts | None = None) -> Endpoint:
+    def _prepare(self) -> None:
+        """Import and compile now what the first run would have to, so that it does not block the event loop."""
+        chosen = self._choose_mode()
+        place = (self.endpoint.wire, chosen.mode, chosen.format, self._given_journal not in (None, False))
+        if place in _rehearsed:
+            return
+        _rehearsed.add(place)
+        from dragoman.agent.rehearsal import rehearse
+
+        human, model = self._human_sink(), self._safety.model_sink()
+        try:
+            rehearse(self._config(_Start("")), self._clients.get(self.endpoint), human, model, journal=place[-1])
+        except Exception as problem:  # A run that cannot work says so when it starts.
+            _log.debug("the rehearsal failed\n%s", write_traceback(problem))
+
+    def _resolve(self, model: str | Endpoint, base_url: str = "", facts: Facts | None = None) -> Endpoint:
         if isinstance(model, Endpoint):
             return model
-        if not isinstance(model, str):
-            raise ConfigError(
-                f"a model is a text such as 'ollama:qwen3' or an Endpoint, not {type(model).__name__}",
-                hint="pass your own client in connection=Connection(transport=...)",
-            )
         settings: dict[str, Any] = {"facts": facts or self.facts, **({"base_url": base_url} if base_url else {})}
         if self.connection.registry is not None:
             return self.connection.registry.resolve(model, **settings)
@@ -590,7 +616,7 @@ class Agent(Generic[DepsT]):
 
     def _resettle(self, endpoint: Endpoint, fact: Fact) -> Endpoint:
         """Return the endpoint with a fact about it applied."""
-        given: Model = endpoint
+        given: str | Endpoint = endpoint
         if _is_same(endpoint, self.endpoint):
             given = self._model
         for each, model in zip(self._fallbacks, self._given_fallbacks, strict=True):
@@ -637,11 +663,25 @@ def _is_same(one: Endpoint, other: Endpoint) -> bool:
     return (one.provider.name, one.base_url, one.model) == (other.provider.name, other.base_url, other.model)
 
 
-def _choose_facts(connection: Connection) -> Facts:
+def _as_endpoint(model: Any) -> tuple[str | Endpoint, Transport | None]:
+    """Return the name or the endpoint of a model, and its transport if it is a model of the caller's own."""
+    if isinstance(model, str | Endpoint):
+        return model, None
+    made = model.endpoint() if callable(getattr(model, "endpoint", None)) and hasattr(model, "send") else None
+    if not isinstance(made, Endpoint):
+        raise ConfigError(
+            f"a model is a text such as 'ollama:qwen3', an Endpoint or an OwnModel, not {type(model).__name__}",
+            hint="an OwnModel has endpoint(), send() and close(), as dragoman.testing.ScriptedModel does, which also"
+            " takes a function; pass your own HTTP client in connection=Connection(transport=...)",
+        )
+    return made, model
+
+
+def _choose_facts(connection: Connection, *, has_own: bool) -> Facts:
     """The given store, else that of the user. A transport of one's own may lead anywhere, so its facts are not kept."""
     if connection.facts is not None:
         return connection.facts
-    if connection.transport is not None:
+    if connection.transport is not None or has_own:
         return MemoryFacts()
     from dragoman.client.facts import shared_facts
 

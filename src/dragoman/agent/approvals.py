@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import inspect
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -269,9 +270,10 @@ async def find_request(journal: Journal, request_id: str, *, shown: bool = False
 
 
 async def answer_request(
-    journal: Journal, request_id: str, approval: Approval, *, now: float, by: str = ""
+    journal: Journal, request_id: str, approval: Approval, *, now: float | None = None, by: str = ""
 ) -> ApprovalRequest:
     """Append an answer to the run of its request. The run is claimed meanwhile, so only one answer is the first."""
+    now = time.time() if now is None else now
     pending = await find_request(journal, request_id)
     token = await journal.claim(pending.run_id, "an approval")
     try:

@@ -22,7 +22,7 @@ from dragoman.agent.redaction import LOST, hide_secrets, restore_secrets
 from dragoman.agent.turn import TOO_LATE, UNKNOWN_OUTCOME
 from dragoman.errors import InvalidArguments, ModelMistake, ToolError
 from dragoman.logs import get_log, write_traceback
-from dragoman.own_code import shield_imports
+from dragoman.own_code import is_shielded, shield_imports
 from dragoman.policy import Decision
 from dragoman.tools import Answer, BoundCall, Error, ToolContext, answer_sync, bind, run_async, to_answer
 from dragoman.tools.results import Halt, Retry, replace_result
@@ -230,8 +230,9 @@ class Calls:
 
     async def run(self, command: RunTools) -> None:
         """Run the calls of a batch concurrently, up to the limit. The machine receives each result at once."""
-        # Not earlier: where dragoman lies in the workspace, this takes a second, and a run may never call a tool.
-        shield_imports(self._services.workspace)
+        if not is_shielded(self._services.workspace):
+            # Not earlier: where dragoman lies in the workspace, this takes a second, and a run may never call a tool.
+            await asyncio.to_thread(shield_imports, self._services.workspace)
         if len(command.batch) == 1:
             await self._run_one(command.batch[0], command.turn)
             return

@@ -53,7 +53,8 @@ from dragoman.agent.settings import Connection
 from dragoman.client.client import Client
 from dragoman.client.keys import pick_key
 from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
-from dragoman.errors import MissingKey
+from dragoman.client.transport import Transport
+from dragoman.errors import ConfigError, MissingKey
 from dragoman.extraction import Extractor
 from dragoman.extraction.tool_mode import ComposedRequest, open_reader, withhold
 from dragoman.logs import get_log, write_traceback
@@ -77,22 +78,35 @@ _log = get_log("agent")
 class ClientPool:
     """Creates clients on demand and keeps them, so that connections are reused."""
 
-    def __init__(self, connection: Connection, key: str | None, first: Endpoint) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        key: str | None,
+        first: Endpoint,
+        own: Sequence[tuple[Endpoint, Transport]] = (),
+    ) -> None:
+        """`own` are endpoints with a transport of their own."""
         self._connection = connection
         self._key = key
         self._first = first
-        self._clients: dict[tuple[str, str, str, Quirks, str | None], Client] = {}
+        self._own = {_name(endpoint): transport for endpoint, transport in own}
+        if len(self._own) < len(own):
+            hint = "give each model a name of its own, as in ScriptedModel(replies, name=...)"
+            raise ConfigError("two models have the same endpoint", hint=hint)
+        self._clients: dict[tuple[str, str, str, Quirks, str | None, int], Client] = {}
 
     def get(self, endpoint: Endpoint) -> Client:
         """Return the client of an endpoint."""
-        where = (endpoint.provider.name, endpoint.base_url, endpoint.wire, endpoint.quirks, self._find_key(endpoint))
+        own = self._own.get(_name(endpoint)) if self._own else None
+        key = self._find_key(endpoint)
+        where = (endpoint.provider.name, endpoint.base_url, endpoint.wire, endpoint.quirks, key, id(own))
         client = self._clients.get(where)
         if client is None:
             given = self._connection
             client = Client(
                 endpoint,
-                transport=given.transport,
-                key=self._find_key(endpoint),
+                transport=own or given.transport,
+                key=key,
                 keys=given.keys,
                 timeouts=given.timeouts,
                 retries=given.retries,
@@ -123,6 +137,10 @@ class ClientPool:
         clients, self._clients = list(self._clients.values()), {}
         for client in clients:
             await client.close()
+
+
+def _name(endpoint: Endpoint) -> tuple[str, str, str]:
+    return endpoint.provider.name, endpoint.base_url, endpoint.model
 
 
 # --------------------------------------------------------------------------------------------------------------------

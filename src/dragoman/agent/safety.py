@@ -21,12 +21,12 @@ from dragoman.types import ModeName
 class SafetyServices:
     """The services that the runs of an agent share: redactors, audit log, sandbox. Each is created on first use."""
 
-    def __init__(self, settings: Safety, mode: ModeName, key: str | None, connection: Connection) -> None:
+    def __init__(self, settings: Safety, mode: ModeName, key: str | None, connection: Connection | None) -> None:
         self.settings = settings
         box = "auto" if settings.sandbox is None and TRAITS[mode].uses_sandbox else settings.sandbox
         self.sandbox = _find_sandbox(box, settings.workspace)
         self._key = key
-        self._connection = connection
+        self._connection = connection or Connection()
         self.wall: Callable[[], float] = time.time
         """The clock for the expiry of approvals."""
         self._secrets: Secrets | None = None

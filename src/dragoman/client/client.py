@@ -291,6 +291,11 @@ class Client(_Asker):
         """Raise the error of a request that cannot be sent: a missing key, an incomplete base URL."""
         self._settle_access()
 
+    def load(self) -> None:
+        """Import what a request needs. It opens no connection and looks for no key."""
+        if self._transport is None and not self.endpoint.provider.transport:
+            import_module("dragoman.client.http")
+
     # ---- before -----------------------------------------------------------------------------------------------------
 
     def _plan(self, request: Request, whole: bool) -> Plan:
