@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dragoman.formats.nonce import NONCE, STALE_NONCE, nonce_format
 from dragoman.formats.parser import Attempt as Explanation
 from dragoman.formats.parser import Parsed, Parser, fold
-from dragoman.formats.registry import get, names, plan_for, register, unregister
+from dragoman.formats.registry import get, load_installed, names, plan_for, register, unregister
 from dragoman.formats.template import Format
 from dragoman.toolset import Toolset
 from dragoman.types import ToolCall
@@ -37,6 +37,7 @@ __all__ = [
     "grammar",
     "grammar_report",
     "instructions",
+    "load_installed",
     "names",
     "needs_compact",
     "nonce_format",
