@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGE = '''
+PACKAGE = """
 from dragoman.formats import Format
 from dragoman.wire import WireRow
 from dragoman.wire.openai_chat import OpenAIChat
@@ -26,7 +26,7 @@ def formats():
 
 def broken():
     raise RuntimeError("the package is broken")
-'''
+"""
 POINTS = """
 [dragoman.formats]
 acme = acme_dragoman:formats
