@@ -24,7 +24,7 @@ with mcp.connect([mcp.StdioServer("clock", [sys.executable, str(program)])]) as 
         ]
     )
     # A tool of a server asks before it runs, until a person approves its definition or a rule allows it.
-    agent = dragoman.Agent(model, tools=[now, *toolbox.tools], allow=["mcp:clock/opening_hours"])
+    agent = dragoman.Agent(model, tools=[now, toolbox], allow=["mcp:clock/opening_hours"])
     result = agent.run("Is the bakery still open?")
     print([given.content for given in result.results])
     print(result.text)

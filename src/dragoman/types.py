@@ -8,7 +8,7 @@ only the codec of that wire reads it.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 from msgspec import Struct, field
@@ -265,6 +265,8 @@ class Message(Struct, frozen=True):
 
 
 def _as_parts(content: Any) -> list[Part]:
+    if not isinstance(content, Iterable):
+        raise TypeError(f"the content of a message is text or parts, not {type(content).__name__}")
     given = [content] if isinstance(content, str) else list(content)
     return [Text(each) if isinstance(each, str) else each for each in given]
 

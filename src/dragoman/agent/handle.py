@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, get_args
 
 from dragoman.agent.events import RunEvent
 from dragoman.agent.result import AnswerT, RunResult, check_result
@@ -13,7 +13,7 @@ from dragoman.client import portal
 from dragoman.errors import ConfigError
 from dragoman.events import TextDelta
 from dragoman.extraction.responses import read_messages
-from dragoman.types import File, Image, Message, Text, Tool
+from dragoman.types import File, Image, Message, Part, Role, Text, Tool
 
 if TYPE_CHECKING:
     from dragoman.agent.driver import Driver, Listener
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Task = str | Message | Mapping[str, Any] | Iterable[Message | Mapping[str, Any] | str | Text | Image | File]
 """A text, a message, messages or dicts in the form of the chat wires, or texts, images and files."""
+_ROLES: tuple[str, ...] = get_args(Role)
+_PARTS: tuple[type, ...] = get_args(Part)
 _HINT = "give text, a Message, a list of messages or dicts, or a list of texts and images"
 
 
@@ -33,7 +35,7 @@ def read_task(task: Task) -> list[Message]:
     if isinstance(task, str):
         return [Message("user", [Text(task)])]
     if isinstance(task, Message):
-        return [task]
+        return [_check(task)]
     if isinstance(task, Mapping):
         return _read_list([task])
     if isinstance(task, Iterable):
@@ -43,11 +45,22 @@ def read_task(task: Task) -> list[Message]:
 
 def _read_list(given: list[Any]) -> list[Message]:
     if all(isinstance(each, Message | Mapping) for each in given):
-        return read_messages(given)
+        return [_check(message) for message in read_messages(given)]
     parts = [Text(each) if isinstance(each, str) else each for each in given]
     if not all(isinstance(part, Text | Image | File) for part in parts):
         raise ConfigError("the task contains a value that is not a message, text, image or file", hint=_HINT)
     return [Message("user", parts)]
+
+
+def _check(message: Message) -> Message:
+    """Return a message that the caller gives, or say what is wrong with it."""
+    if message.role not in _ROLES:
+        raise ConfigError(f"a message has the role {message.role!r}", hint=f"the roles are {', '.join(_ROLES)}")
+    wrong = next((part for part in message.parts if not isinstance(part, _PARTS)), None)
+    if wrong is not None:
+        hint = "write Message.user('text', Image(...)): texts, images and files"
+        raise ConfigError(f"a message has the part {wrong!r}"[:200], hint=hint)
+    return message
 
 
 def begin_conversation(system: str | None, before: Iterable[Message], task: Iterable[Message]) -> list[Message]:
