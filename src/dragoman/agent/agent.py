@@ -157,7 +157,8 @@ class Agent(Generic[DepsT]):
         for each in self._fallbacks:
             # Otherwise the error would come in the middle of a run, when the first model fails.
             self._clients.check(each)
-        self._prepare()
+        if self.connection.preload:
+            self._preload()
 
     def __repr__(self) -> str:
         tools = ", ".join(self.tools.names) or "no tools"
@@ -460,7 +461,7 @@ class Agent(Generic[DepsT]):
 
     # ---- parts -------------------------------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
+    def _preload(self) -> None:
         """Import and compile now what the first run would have to, so that it does not block the event loop."""
         chosen = self._choose_mode()
         place = (self.endpoint.wire, chosen.mode, chosen.format, self._given_journal not in (None, False))

@@ -89,6 +89,7 @@ class ClientPool:
         self._connection = connection
         self._key = key
         self._first = first
+        self._last: tuple[Endpoint | None, Client | None] = None, None
         self._own = {_name(endpoint): transport for endpoint, transport in own}
         if len(self._own) < len(own):
             hint = "give each model a name of its own, as in ScriptedModel(replies, name=...)"
@@ -97,6 +98,15 @@ class ClientPool:
 
     def get(self, endpoint: Endpoint) -> Client:
         """Return the client of an endpoint."""
+        # To hash the quirks of an endpoint costs more than the rest of this.
+        last, client = self._last
+        if endpoint is last and client is not None:
+            return client
+        client = self._find(endpoint)
+        self._last = endpoint, client
+        return client
+
+    def _find(self, endpoint: Endpoint) -> Client:
         own = self._own.get(_name(endpoint)) if self._own else None
         key = self._find_key(endpoint)
         where = (endpoint.provider.name, endpoint.base_url, endpoint.wire, endpoint.quirks, key, id(own))
@@ -134,7 +144,7 @@ class ClientPool:
 
     async def close(self) -> None:
         """Close every connection."""
-        clients, self._clients = list(self._clients.values()), {}
+        clients, self._clients, self._last = list(self._clients.values()), {}, (None, None)
         for client in clients:
             await client.close()
 

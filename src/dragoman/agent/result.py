@@ -204,6 +204,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """A budget that runs share. That of the agent also counts for a run with limits of its own."""
 
     def __post_init__(self) -> None:
+        if self.budget is not None and not callable(getattr(self.budget, "exceeded", None)):
+            raise ConfigError(f"limits.budget is {self.budget!r}"[:200], hint='write budget=Budget("name", cost=...)')
         for name in ("turns", "calls_per_turn", "concurrency", "mistakes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"limits.{name} must be at least 1", hint="omit it for the default")

@@ -41,6 +41,9 @@ class Connection(Struct, frozen=True, kw_only=True):
     """The store of facts about endpoints. None uses the file that the command line uses, or memory with a `transport`.
     `MemoryFacts()` keeps them in memory."""
     prices: Prices | None = None
+    preload: bool = True
+    """Import and compile what the first run needs when the agent is created, so that the run does not block the event
+    loop. False does it when it is needed, which is faster for a program that has one run."""
 
 
 class Safety(Struct, frozen=True, kw_only=True):
