@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         Agent as Agent,
         Approval as Approval,
         ApprovalRequest as ApprovalRequest,
+        Budget as Budget,
         Connection as Connection,
         ContextSettings as ContextSettings,
         Deny as Deny,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
         Error as Error,
         Halt as Halt,
         Ok as Ok,
+        Retry as Retry,
         ToolContext as ToolContext,
         tool as tool,
     )
@@ -124,8 +126,8 @@ if not TYPE_CHECKING:
                 "providers sandbox secrets stage telemetry testing tools types wire"
             ),
             "dragoman.agent": (
-                "Agent Approval ApprovalRequest Connection ContextSettings Deny Limits RunFailed RunResult Safety Stop"
-                " ToolPrompt"
+                "Agent Approval ApprovalRequest Budget Connection ContextSettings Deny Limits RunFailed RunResult"
+                " Safety Stop ToolPrompt"
             ),
             "dragoman.client.api": "aask ask astream stream",
             "dragoman.errors": "DragomanError",
@@ -134,7 +136,7 @@ if not TYPE_CHECKING:
             "dragoman.providers.definitions": "decode_tool_calls encode_definitions encode_result",
             "dragoman.replies": "fold unfold",
             "dragoman.secrets": "Scrubber scrub",
-            "dragoman.tools": "Context Error Halt Ok ToolContext tool",
+            "dragoman.tools": "Context Error Halt Ok Retry ToolContext tool",
             "dragoman.toolset": "Toolset",
             "dragoman.types": "File Image Message Reply Request Text Thinking Tool ToolCall ToolResult",
         },

@@ -195,16 +195,30 @@ def shield_imports(workspace: str | None) -> None:
     of its dependencies are loaded from outside the workspace, or from an environment that tools cannot change without
     an approval. If dragoman itself is in the workspace, this function imports all of it now.
     """
+    place = _place_of(workspace)
+    _protect(*place)
+    _protected.add(place)
+
+
+def is_shielded(workspace: str | None) -> bool:
+    """Whether `shield_imports` has nothing to do any more. The first time it may take a second."""
+    return _place_of(workspace) in _protected
+
+
+def _place_of(workspace: str | None) -> tuple[str, str, tuple[str, ...]]:
     try:
         here = os.getcwd()
     except OSError:  # The current folder was removed: nothing can be imported from it.
         here = "/"
-    _protect(os.path.join(here, workspace or ""), here, tuple(sys.path))
+    return os.path.join(here, workspace or ""), here, tuple(sys.path)
+
+
+_protected: set[tuple[str, str, tuple[str, ...]]] = set()
 
 
 @functools.lru_cache(maxsize=64)
 def _protect(workspace: str, here: str, entries: tuple[str, ...]) -> None:
-    """Install the finder for one workspace. A run calls this before each batch of calls, so it is cached."""
+    """Install the finder for one workspace, once."""
     top = os.path.realpath(workspace)
     is_exposed = any(is_below(os.path.realpath(os.path.join(here, entry)), top) for entry in entries)
     # If the workspace is the whole file system, no folder is outside it.

@@ -96,7 +96,7 @@ def _from_mapping(value: Mapping[str, Any]) -> Tool:
         name,
         description if isinstance(description, str) else "",
         schema,
-        parallel_safe=body.get("parallel_safe") is True,
+        parallel_safe=body.get("parallel_safe", body.get("read_only")) is True,
         read_only=body.get("read_only") is True,
         metadata=dict(metadata) if _is_mapping(metadata) else {},
     )

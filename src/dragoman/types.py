@@ -8,7 +8,7 @@ only the codec of that wire reads it.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 from msgspec import Struct, field
@@ -270,6 +270,8 @@ class Message(Struct, frozen=True):
 
 
 def _as_parts(content: Any) -> list[Part]:
+    if not isinstance(content, Iterable):
+        raise TypeError(f"the content of a message is text or parts, not {type(content).__name__}")
     given = [content] if isinstance(content, str) else list(content)
     return [Text(each) if isinstance(each, str) else each for each in given]
 
@@ -354,7 +356,8 @@ class Tool(Struct, frozen=True):
     description: str = ""
     parameters: JsonObject = field(default_factory=dict)
     run: Callable[..., Any] | None = None
-    parallel_safe: bool = False
+    parallel_safe: bool = None  # type: ignore[assignment]
+    """Whether the call may run at the same time as others; by default the value of `read_only`."""
     read_only: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
     repeatable: bool = False
@@ -368,6 +371,10 @@ class Tool(Struct, frozen=True):
     """The parameter of the function that receives the context of the call. The model does not see it."""
     inspect: Callable[..., Any] | None = None
     """`inspect(arguments, context)` returns the operands of a call (`Operand`) and has no side effects."""
+
+    def __post_init__(self) -> None:
+        if self.parallel_safe is None:
+            force_setattr(self, "parallel_safe", self.read_only)
 
     @property
     def is_exec(self) -> bool:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from tests.agent.playbook import Playbook
+from tests.agent.runs import agent, wait
 from tests.agent.toolbox import delete, look, read, weather, write
 
+import dragoman
+from dragoman import Agent, Connection
 from dragoman.agent.result import Limits, Spending
 from dragoman.errors import ConfigError
-from dragoman.testing import call
+from dragoman.journal import MemoryJournal
+from dragoman.providers.prices import Price, Prices
+from dragoman.testing import ScriptedModel, call
 from dragoman.types import Failure, Message, Reply, Text, ToolCall, Usage
 
 
@@ -271,3 +277,57 @@ def test_repeatable_and_other_calls_count_alike() -> None:
     play = Playbook(read, limits=Limits(calls_per_turn=1)).starts("hi").asks()
     again = ToolCall("", "read", {"path": "a"})
     play.replies(again, again).told("call_1", "Not run: the reply held 2 calls, and 1 are allowed").asks()
+
+
+# ---- budgets that runs share -----------------------------------------------------------------------------------------
+
+
+def test_runs_of_several_agents_and_threads_share_a_budget_by_its_tag() -> None:
+    usage = Usage(60, 40)
+    rows: list[tuple[dict[str, Any], str, int]] = [
+        ({"tokens": 1000}, "token_limit", 10),
+        ({"turns": 8}, "turn_limit", 8),
+        ({"cost": 0.5}, "cost_limit", 5),
+    ]
+    for limits, kind, allowed in rows:
+        budget = dragoman.Budget("nightly", **limits)
+        made = []
+        for _ in range(3):
+            model = ScriptedModel(["hello"], loop=True, usage=usage)
+            prices = Prices((Price("scripted", ("scripted",), 1000.0, 1000.0),))
+            connection = Connection(transport=model, prices=prices)
+            made.append(Agent(model.endpoint(), connection=connection, limits=Limits(budget=budget)))
+        with ThreadPoolExecutor(4) as pool:
+            ran = list(pool.map(lambda runs: runs.run("hi", check=False), (made * 14)[:40]))
+        good = [result for result in ran if result.outcome.kind == "answered"]
+        bad = {(result.outcome.kind, "'nightly'" in result.outcome.reason, result.turns) for result in ran} - {
+            ("answered", False, 1)
+        }
+        assert bad == {(kind, True, 0)}, limits
+        assert allowed <= len(good) <= allowed + 3, "runs at the same time may each be one reply over"
+        assert (budget.requests, budget.spent_tokens) == (len(good), len(good) * 100), (
+            "nothing is lost or counted twice"
+        )
+
+
+def test_a_budget_counts_child_runs_once_and_holds_for_runs_with_limits_of_their_own() -> None:
+    budget, other = dragoman.Budget("all"), dragoman.Budget("one customer")
+    child = agent(["4"], limits=Limits(budget=budget))
+    parent = agent([call("ask", task="2+2"), "It is 4."], child.as_tool("ask", "Ask."), limits=Limits(budget=budget))
+    result = parent.run("hi", limits=Limits(turns=5, budget=other))
+    assert (result.turns, budget.requests, other.requests) == (3, 3, 3)
+    assert "all" in repr(budget)
+
+
+def test_a_budget_of_dollars_needs_a_price_and_a_resumed_run_adds_only_what_it_uses() -> None:
+    budget = dragoman.Budget("paid", cost=1.0)
+    ended = agent(["hello"], limits=Limits(budget=budget)).run("hi", check=False)
+    assert (ended.outcome.kind, ended.turns, budget.requests) == ("cost_limit", 0, 0)
+    free, journal = dragoman.Budget("free"), MemoryJournal()
+    replies: list[Any] = [call("weather", city="Paris"), RuntimeError("the process ends here")]
+    with pytest.raises(RuntimeError):
+        wait(agent(replies, weather, journal=journal).arun("hi", run_id="run_1"))
+    agent(["done"], weather, journal=journal, limits=Limits(budget=free)).resume("run_1")
+    assert free.requests == 1
+    with pytest.raises(ConfigError, match="tokens must be more than 0"):
+        dragoman.Budget("none", tokens=0)

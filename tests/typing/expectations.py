@@ -11,9 +11,22 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 import dragoman
-from dragoman import Agent, Connection, Context, ContextSettings, Limits, Message, Reply, RunResult, Safety, Text
-from dragoman.agent import Run, RunEvent
+from dragoman import (
+    Agent,
+    Budget,
+    Connection,
+    Context,
+    ContextSettings,
+    Limits,
+    Message,
+    Reply,
+    RunResult,
+    Safety,
+    Text,
+)
+from dragoman.agent import PartialAnswer, Run, RunEvent
 from dragoman.events import Event
+from dragoman.testing import ScriptedModel
 
 
 @dataclass
@@ -51,6 +64,14 @@ assert_type(plain.run("Is it warm?", answer=Forecast), RunResult[Forecast])
 assert_type(plain.run("Is it warm?", answer=Forecast).data, Forecast)
 assert_type(plain.run("Is it warm?", answer={"type": "object"}), RunResult[Any])
 assert_type(plain.resume("run_1", answer=Forecast).data, Forecast)
+
+
+def check(forecast: Forecast) -> dragoman.Retry | None:
+    return dragoman.Retry("too warm") if forecast.degrees > 60 else None
+
+
+assert_type(plain.run("Is it warm?", answer=Forecast, validate=check).data, Forecast)
+assert_type(Agent(ScriptedModel(["Yes."]), limits=Limits(budget=Budget("nightly", cost=1.0))), Agent[Any])
 assert_type(plain.start("Is it warm?", answer=Forecast), Run[Forecast])
 assert_type(plain.start("Is it warm?", answer=Forecast).wait().data, Forecast)
 assert_type(plain.run([Message.user("Is it warm?"), {"role": "user", "content": "In Paris."}]), RunResult[Any])
@@ -73,6 +94,9 @@ async def asynchronously() -> None:
         assert_type(event, RunEvent)
     async for piece in plain.stream("Is it warm?").text_stream():
         assert_type(piece, str)
+    async for partial in plain.stream("Is it warm?", answer=Forecast).answer_stream():
+        assert_type(partial, PartialAnswer[Forecast])
+        assert_type(partial.data, Forecast | None)
     assert_type(await dragoman.aask("ollama:qwen3", "Hello"), Reply)
     assert_type(dragoman.astream("ollama:qwen3", "Hello"), AsyncIterator[Event])
 

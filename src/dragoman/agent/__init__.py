@@ -9,8 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dragoman.agent.agent import Agent as Agent
-    from dragoman.agent.approvals import LATER as LATER, Approval as Approval, ApprovalRequest as ApprovalRequest
+    from dragoman.agent.agent import Agent as Agent, OwnModel as OwnModel
+    from dragoman.agent.approvals import (
+        LATER as LATER,
+        Approval as Approval,
+        ApprovalRequest as ApprovalRequest,
+        answer_request as answer_request,
+        list_requests as list_requests,
+    )
+    from dragoman.agent.budget import Budget as Budget
     from dragoman.agent.context import (
         Compaction as Compaction,
         Compactor as Compactor,
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     from dragoman.agent.handle import Run as Run
     from dragoman.agent.hooks import Deny as Deny, Stop as Stop
     from dragoman.agent.machine import Machine as Machine
+    from dragoman.agent.partial import AnswerStream as AnswerStream, PartialAnswer as PartialAnswer
     from dragoman.agent.result import (
         Limits as Limits,
         Outcome as Outcome,
@@ -46,13 +54,15 @@ else:
     __all__, __getattr__, __dir__ = export_lazily(
         __name__,
         {
-            "dragoman.agent.agent": "Agent",
-            "dragoman.agent.approvals": "Approval ApprovalRequest LATER",
+            "dragoman.agent.agent": "Agent OwnModel",
+            "dragoman.agent.approvals": "Approval ApprovalRequest LATER answer_request list_requests",
+            "dragoman.agent.budget": "Budget",
             "dragoman.agent.context": "Compaction Compactor ContextBudget ContextSettings Summarise TrimOldResults",
             "dragoman.agent.events": "RunEvent",
             "dragoman.agent.handle": "Run",
             "dragoman.agent.hooks": "Deny Stop",
             "dragoman.agent.machine": "Machine",
+            "dragoman.agent.partial": "AnswerStream PartialAnswer",
             "dragoman.agent.result": "Limits Outcome Problem RunFailed RunResult",
             "dragoman.agent.settings": "Connection Safety",
             "dragoman.agent.watch": "WatchSettings",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, Generic, Protocol, TypeVar, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from dragoman.agent.handle import Run, Task, begin_conversation, read_task
 from dragoman.agent.hooks import Hooks
 from dragoman.agent.journal import RunJournal
 from dragoman.agent.machine import Machine
+from dragoman.agent.protocol import Ask
 from dragoman.agent.records import Header, encode, note_secrets, refer
 from dragoman.agent.replies import answer_tool
 from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
@@ -26,6 +27,7 @@ from dragoman.agent.resume import Restored, last_messages, read_sources, read_st
 from dragoman.agent.safety import SafetyServices
 from dragoman.agent.settings import Connection, Safety
 from dragoman.client import portal
+from dragoman.client.transport import Transport
 from dragoman.errors import ConfigError, InvalidTool
 from dragoman.extraction.echo_reader import UNTRUSTED
 from dragoman.extraction.offers import search_tool
@@ -33,7 +35,8 @@ from dragoman.extraction.tool_mode import ToolMode, check_text_calls, choose_too
 from dragoman.extraction.trust import get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy, RunSummary
 from dragoman.keywords import known_keywords
-from dragoman.policy import Mode, as_policy, gather_rules, join_policies
+from dragoman.logs import get_log, write_traceback
+from dragoman.policy import Decision, Mode, Policy, as_policy, gather_rules, join_policies
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.providers.prices import Prices
 from dragoman.providers.tokens import window
@@ -41,13 +44,22 @@ from dragoman.secrets import HumanSink
 from dragoman.tools import gather
 from dragoman.tools.functions import DepsT
 from dragoman.toolset import Toolset
-from dragoman.types import Message, Tool, ToolModeName, Usage
+from dragoman.types import Message, Tool, ToolCall, ToolModeName, Usage
 
 T = TypeVar("T")
-Model = str | Endpoint
+
+
+class OwnModel(Transport, Protocol):
+    """A model of your own: a transport that answers requests, and names the endpoint that it stands for."""
+
+    def endpoint(self) -> Endpoint: ...
+
+
+Model = str | Endpoint | OwnModel
 AnswerForm = type[AnswerT] | Mapping[str, Any] | None
 """The form of a structured answer: a type, a JSON Schema, or None for text."""
 
+_log = get_log("agent")
 _MOVED = {
     name: f"{place}={value.__name__}({name}=...)"
     for place, value in (("connection", Connection), ("safety", Safety), ("context", ContextSettings))
@@ -56,12 +68,17 @@ _MOVED = {
 """What to write instead of a setting that is part of one of the three values."""
 
 
+_rehearsed: set[tuple[str, str, str, bool]] = set()
+"""The wires, tool modes and formats for which this process has rehearsed a run, with and without a journal."""
+
+
 class _Start(Struct, frozen=True):
     """What the caller of `start` or `restart` adds to the settings of the agent."""
 
     run_id: str
     session: str | None = None
     answer: Any = None
+    validate: Callable[[Any], object] | None = None
     data: Any = None
     tools: tuple[Any, ...] = ()
     limits: Limits | None = None
@@ -109,15 +126,17 @@ class Agent(Generic[DepsT]):
         self.connection = _value(connection, Connection, "connection")
         self.safety = _value(safety, Safety, "safety")
         self.context = _value(context, ContextSettings, "context")
-        self.facts = _choose_facts(self.connection)
-        self._model, self._base_url = model, base_url
-        self.endpoint = self._resolve(model, base_url)
-        self._given_fallbacks = tuple(fallbacks)
+        given = [_as_endpoint(each) for each in (model, *fallbacks)]
+        own = [(each, transport) for each, transport in given if transport is not None and isinstance(each, Endpoint)]
+        self.facts = _choose_facts(self.connection, has_own=bool(own))
+        self._model, self._base_url = given[0][0], base_url
+        self.endpoint = self._resolve(self._model, base_url)
+        self._given_fallbacks = tuple(endpoint for endpoint, _ in given[1:])
         self._fallbacks = tuple(self._resolve(each) for each in self._given_fallbacks)
         self.tools = Toolset(gather(tools))
         _check_runnable(self.tools)
         self.system = system
-        self.policy = as_policy(self.safety.policy)
+        self.policy = _logged(as_policy(self.safety.policy), lambda text: self._human_sink().text(text))
         self.rules = gather_rules(mode, self.safety.rules, allow=allow, ask=ask, deny=deny)
         self.limits = limits or Limits()
         self.approve = approve
@@ -129,12 +148,17 @@ class Agent(Generic[DepsT]):
         self.hooks = Hooks(hooks)
         self.listeners = tuple(listeners)
         self._needs_nonce = self.safety.nonce or get_profile(self.safety.trust).needs_nonce
-        self._safety = SafetyServices(self.safety, self.rules.mode, key, self.connection.environment)
+        self._safety = SafetyServices(self.safety, self.rules.mode, key, self.connection)
         self._given_journal = journal
         self._journal: Journal | None = None
         self._chosen_mode: ToolMode | None = None
         self._prices = self.connection.prices
-        self._clients = ClientPool(self.connection, key)
+        self._clients = ClientPool(self.connection, key, self.endpoint, own)
+        for each in self._fallbacks:
+            # Otherwise the error would come in the middle of a run, when the first model fails.
+            self._clients.check(each)
+        if self.connection.preload:
+            self._preload()
 
     def __repr__(self) -> str:
         tools = ", ".join(self.tools.names) or "no tools"
@@ -148,6 +172,7 @@ class Agent(Generic[DepsT]):
         task: Task,
         *,
         answer: AnswerForm[AnswerT] = None,
+        validate: Callable[[AnswerT], object] | None = None,
         data: DepsT | None = None,
         check: bool = True,
         session: str | None = None,
@@ -167,6 +192,7 @@ class Agent(Generic[DepsT]):
         started = self.start(
             task,
             answer=answer,
+            validate=validate,
             data=data,
             session=session,
             tools=tools,
@@ -196,6 +222,7 @@ class Agent(Generic[DepsT]):
         task: Task,
         *,
         answer: AnswerForm[AnswerT] = None,
+        validate: Callable[[AnswerT], object] | None = None,
         data: DepsT | None = None,
         session: str | None = None,
         tools: Iterable[Any] = (),
@@ -212,6 +239,7 @@ class Agent(Generic[DepsT]):
         return self.start(
             task,
             answer=answer,
+            validate=validate,
             data=data,
             session=session,
             tools=tools,
@@ -229,6 +257,7 @@ class Agent(Generic[DepsT]):
         task: Task,
         *,
         answer: AnswerForm[AnswerT] = None,
+        validate: Callable[[AnswerT], object] | None = None,
         data: DepsT | None = None,
         session: str | None = None,
         tools: Iterable[Any] = (),
@@ -243,13 +272,15 @@ class Agent(Generic[DepsT]):
         """Prepare a run. Nothing happens until its result is awaited or its events are read.
 
         `session` continues the last run of that name (with a journal). `answer` is the form of a structured answer: a
-        type, or a JSON Schema. The tools receive `data` in their context. `tools`, `limits`, `options` and `approve`
-        add to those of the agent or replace them.
+        type, or a JSON Schema. `validate(answer)` rejects an answer with `Retry(reason)`, which it returns or raises;
+        the model then answers again. The tools receive `data` in their context. `tools`, `limits`, `options` and
+        `approve` add to those of the agent or replace them.
         """
         start = _Start(
             run_id or f"run_{os.urandom(8).hex()}",
             session,
             answer,
+            validate,
             data,
             tuple(tools),
             limits,
@@ -271,6 +302,7 @@ class Agent(Generic[DepsT]):
             before, last, sources = await self._before(session, config)
             conversation = begin_conversation(self.system, before, messages)
             spending = Spending(config.limits, parent.machine.spending if parent is not None else None)
+            spending.share(config.limits.budget, self.limits.budget)
             machine = Machine(config, spending=spending, sources=sources)
             run_journal = await self._begin(config, conversation, before, last, machine.mode)
             driver = self._driver(machine, run, start, run_journal)
@@ -288,6 +320,7 @@ class Agent(Generic[DepsT]):
         run_id: str,
         *,
         answer: AnswerForm[AnswerT] = None,
+        validate: Callable[[AnswerT], object] | None = None,
         data: DepsT | None = None,
         check: bool = True,
         tools: Iterable[Any] = (),
@@ -300,7 +333,14 @@ class Agent(Generic[DepsT]):
         Raises `RunFailed` as `arun` does.
         """
         restarted = self.restart(
-            run_id, answer=answer, data=data, tools=tools, limits=limits, approve=approve, on_event=on_event
+            run_id,
+            answer=answer,
+            validate=validate,
+            data=data,
+            tools=tools,
+            limits=limits,
+            approve=approve,
+            on_event=on_event,
         )
         return await restarted.result(check=check)
 
@@ -312,6 +352,7 @@ class Agent(Generic[DepsT]):
         run_id: str,
         *,
         answer: AnswerForm[AnswerT] = None,
+        validate: Callable[[AnswerT], object] | None = None,
         data: DepsT | None = None,
         tools: Iterable[Any] = (),
         limits: Limits | None = None,
@@ -327,9 +368,15 @@ class Agent(Generic[DepsT]):
                 raise ConfigError("a resumed run needs a journal", hint="create the agent with journal=True")
             summary = await journal.run(run_id)
             run.session = summary.session if summary.session != run_id else None
-            start = _Start(run_id, run.session, answer, data, tuple(tools), limits, None, approve, on_event, streaming)
+            start = _Start(
+                run_id, run.session, answer, validate, data, tuple(tools), limits, None, approve, on_event, streaming
+            )
             config = self._config(start)
             restored, pending, run_journal = await self._reclaim(journal, config)
+            # What the run used before counted in the budgets of that time. A request without a reply is sent again.
+            spending = restored.machine.spending
+            spending.share(config.limits.budget, self.limits.budget)
+            spending.charge(sum(isinstance(command, Ask) for command in restored.commands))
             driver = self._driver(restored.machine, run, start, run_journal, restored, pending)
             driver.emit(_started(config, resumed=True))
             return driver, restored.commands, restored.started
@@ -414,14 +461,24 @@ class Agent(Generic[DepsT]):
 
     # ---- parts -------------------------------------------------------------------------------------------------------
 
-    def _resolve(self, model: Model, base_url: str = "", facts: Facts | None = None) -> Endpoint:
+    def _preload(self) -> None:
+        """Import and compile now what the first run would have to, so that it does not block the event loop."""
+        chosen = self._choose_mode()
+        place = (self.endpoint.wire, chosen.mode, chosen.format, self._given_journal not in (None, False))
+        if place in _rehearsed:
+            return
+        _rehearsed.add(place)
+        from dragoman.agent.rehearsal import rehearse
+
+        human, model = self._human_sink(), self._safety.model_sink()
+        try:
+            rehearse(self._config(_Start("")), self._clients.get(self.endpoint), human, model, journal=place[-1])
+        except Exception as problem:  # A run that cannot work says so when it starts.
+            _log.debug("the rehearsal failed\n%s", write_traceback(problem))
+
+    def _resolve(self, model: str | Endpoint, base_url: str = "", facts: Facts | None = None) -> Endpoint:
         if isinstance(model, Endpoint):
             return model
-        if not isinstance(model, str):
-            raise ConfigError(
-                f"a model is a text such as 'ollama:qwen3' or an Endpoint, not {type(model).__name__}",
-                hint="pass your own client in connection=Connection(transport=...)",
-            )
         settings: dict[str, Any] = {"facts": facts or self.facts, **({"base_url": base_url} if base_url else {})}
         if self.connection.registry is not None:
             return self.connection.registry.resolve(model, **settings)
@@ -471,6 +528,7 @@ class Agent(Generic[DepsT]):
             has_reviewers=self.hooks.under(parent.services.hooks if parent is not None else None).has("before_tool"),
             search=search,
             answer=form,
+            validates=start.validate is not None or self.hooks.has("after_answer"),
             nonce=self._needs_nonce,
             window=room,
             context=self.context,
@@ -499,12 +557,13 @@ class Agent(Generic[DepsT]):
             listeners.append(lambda run_id, event: on_event(event))
         services = RunServices(
             client_for=self._clients.get,
-            hooks=self.hooks.under(above.hooks if above is not None else None),
+            hooks=self.hooks.plus(start.validate).under(above.hooks if above is not None else None),
             approver=above.approver if above is not None else start.approve or self.approve,
             compactor=self.context.compactor,
             run_journal=run_journal,
             learn=self._learn,
             listeners=listeners,
+            tap=run.tap,
             streaming=start.streaming,
             budget=run.wait_for_room,
             data=above.data if above is not None and start.data is None else start.data,
@@ -549,6 +608,7 @@ class Agent(Generic[DepsT]):
     def _learn(self, endpoint: Endpoint, fact: Fact) -> None:
         """Store a fact about an endpoint. The next run uses it."""
         self.facts.put(endpoint.base_url, endpoint.model, fact)
+        _log.info("learned about %s:%s: %s", endpoint.provider.name, endpoint.model, fact.why)
         settled = self._resettle(endpoint, fact)
         if _is_same(endpoint, self.endpoint):
             self.endpoint = settled
@@ -557,7 +617,7 @@ class Agent(Generic[DepsT]):
 
     def _resettle(self, endpoint: Endpoint, fact: Fact) -> Endpoint:
         """Return the endpoint with a fact about it applied."""
-        given: Model = endpoint
+        given: str | Endpoint = endpoint
         if _is_same(endpoint, self.endpoint):
             given = self._model
         for each, model in zip(self._fallbacks, self._given_fallbacks, strict=True):
@@ -584,16 +644,45 @@ class Agent(Generic[DepsT]):
         portal.run(self.aclose())
 
 
+def _logged(policy: Policy | None, redact: Callable[[str], str]) -> Policy | None:
+    """Return the policy with a log of its exceptions. The decision on a call whose policy fails is a denial."""
+    if policy is None:
+        return None
+
+    def consult(call: ToolCall, tool: Tool) -> Decision:
+        try:
+            return policy(call, tool)
+        except Exception as problem:
+            _log.error("the policy raised an exception for %s\n%s", call.name, redact(write_traceback(problem)))
+            raise
+
+    return consult
+
+
 def _is_same(one: Endpoint, other: Endpoint) -> bool:
     """Whether both are the same model at the same address. Capabilities and quirks do not matter."""
     return (one.provider.name, one.base_url, one.model) == (other.provider.name, other.base_url, other.model)
 
 
-def _choose_facts(connection: Connection) -> Facts:
+def _as_endpoint(model: Any) -> tuple[str | Endpoint, Transport | None]:
+    """Return the name or the endpoint of a model, and its transport if it is a model of the caller's own."""
+    if isinstance(model, str | Endpoint):
+        return model, None
+    made = model.endpoint() if callable(getattr(model, "endpoint", None)) and hasattr(model, "send") else None
+    if not isinstance(made, Endpoint):
+        raise ConfigError(
+            f"a model is a text such as 'ollama:qwen3', an Endpoint or an OwnModel, not {type(model).__name__}",
+            hint="an OwnModel has endpoint(), send() and close(), as dragoman.testing.ScriptedModel does, which also"
+            " takes a function; pass your own HTTP client in connection=Connection(transport=...)",
+        )
+    return made, model
+
+
+def _choose_facts(connection: Connection, *, has_own: bool) -> Facts:
     """The given store, else that of the user. A transport of one's own may lead anywhere, so its facts are not kept."""
     if connection.facts is not None:
         return connection.facts
-    if connection.transport is not None:
+    if connection.transport is not None or has_own:
         return MemoryFacts()
     from dragoman.client.facts import shared_facts
 

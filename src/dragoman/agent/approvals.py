@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import inspect
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +151,17 @@ def digest_rules(rules: Rules) -> str:
 # The answer of an approver. No answer, an exception and a value of another type count as a denial.
 
 
-async def ask_approver(approver: Approver, request: ApprovalRequest, seconds: float | None) -> Approval:
+Report = Callable[[str, BaseException], None]
+"""Reports an exception of the developer's code: what raised it, and the exception."""
+
+
+def _ignore(what: str, problem: BaseException) -> None:
+    """The default: report it to nobody."""
+
+
+async def ask_approver(
+    approver: Approver, request: ApprovalRequest, seconds: float | None, report: Report = _ignore
+) -> Approval:
     """Return the answer of the approver. The message names the user only if a person answered."""
     try:
         async with asyncio.timeout(seconds):
@@ -160,6 +171,7 @@ async def ask_approver(approver: Approver, request: ApprovalRequest, seconds: fl
     except TimeoutError:
         return Approval(False, "nobody answered in time", by="default")
     except Exception as problem:
+        report("the approver", problem)
         return Approval(False, f"asking for approval failed ({type(problem).__name__})", by="default")
     if isinstance(given, Approval):
         return given
@@ -167,7 +179,9 @@ async def ask_approver(approver: Approver, request: ApprovalRequest, seconds: fl
         return Approval(True)
     if given is False or isinstance(given, str):
         return Approval(False, given or "")
-    return Approval(False, f"the approver returned {type(given).__name__}, which is not an answer", by="default")
+    words = f"the approver returned {type(given).__name__}, which is not an answer"
+    report("the approver", TypeError(f"{words}: return True, False, a reason or an Approval"))
+    return Approval(False, words, by="default")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -256,9 +270,10 @@ async def find_request(journal: Journal, request_id: str, *, shown: bool = False
 
 
 async def answer_request(
-    journal: Journal, request_id: str, approval: Approval, *, now: float, by: str = ""
+    journal: Journal, request_id: str, approval: Approval, *, now: float | None = None, by: str = ""
 ) -> ApprovalRequest:
     """Append an answer to the run of its request. The run is claimed meanwhile, so only one answer is the first."""
+    now = time.time() if now is None else now
     pending = await find_request(journal, request_id)
     token = await journal.claim(pending.run_id, "an approval")
     try:
@@ -299,6 +314,7 @@ class Broker:
         inspect: Inspector,
         rules: Callable[[], Rules],
         draw: Callable[[int], bytes] = os.urandom,
+        report: Report = _ignore,
     ) -> None:
         self._services = services
         self._run_id = run_id
@@ -306,6 +322,7 @@ class Broker:
         self._inspect = inspect
         self._rules = rules
         self._draw = draw
+        self._report = report
         self._sink = services.human_sink
         self._pending = dict(services.pending)
         self._used: set[str] = set()
@@ -354,7 +371,7 @@ class Broker:
         if services.approver is None:
             return LATER if can_defer else NOBODY
         bounds = [each for each in (left, services.approval_seconds) if each is not None]
-        approval = await ask_approver(services.approver, request, min(bounds) if bounds else None)
+        approval = await ask_approver(services.approver, request, min(bounds) if bounds else None, self._report)
         if approval.later and not can_defer:
             return replace(NOBODY, reason="nobody could answer now, and this run cannot wait for it")
         if not approval.later and approval.approved and self._is_over(request.expires):

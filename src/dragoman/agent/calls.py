@@ -20,16 +20,18 @@ from dragoman.agent.hooks import HookFailed, Stop
 from dragoman.agent.protocol import Planned, RunTools, Stopped, ToolAnswered
 from dragoman.agent.redaction import LOST, hide_secrets, restore_secrets
 from dragoman.agent.turn import TOO_LATE, UNKNOWN_OUTCOME
-from dragoman.errors import InvalidArguments
-from dragoman.own_code import shield_imports
+from dragoman.errors import InvalidArguments, ModelMistake, ToolError
+from dragoman.logs import get_log, write_traceback
+from dragoman.own_code import is_shielded, shield_imports
 from dragoman.policy import Decision
 from dragoman.tools import Answer, BoundCall, Error, ToolContext, answer_sync, bind, run_async, to_answer
-from dragoman.tools.results import replace_result
+from dragoman.tools.results import Halt, Retry, replace_result
 from dragoman.types import JsonObject, Operand, Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from dragoman.agent.driver import Driver
 
+_log = get_log("tools")
 
 # --------------------------------------------------------------------------------------------------------------------
 # Threads for blocking tools. They are daemon threads: a tool that never returns does not block the exit of the program.
@@ -228,8 +230,9 @@ class Calls:
 
     async def run(self, command: RunTools) -> None:
         """Run the calls of a batch concurrently, up to the limit. The machine receives each result at once."""
-        # Not earlier: where dragoman lies in the workspace, this takes a second, and a run may never call a tool.
-        shield_imports(self._services.workspace)
+        if not is_shielded(self._services.workspace):
+            # Not earlier: where dragoman lies in the workspace, this takes a second, and a run may never call a tool.
+            await asyncio.to_thread(shield_imports, self._services.workspace)
         if len(command.batch) == 1:
             await self._run_one(command.batch[0], command.turn)
             return
@@ -319,11 +322,22 @@ class Calls:
         if self._services.model_sink is not None:
             result = hide_secrets(result, self._services.model_sink)
         answer = ran.answer
-        await driver.tell(
-            ToolAnswered(call.id, result, answer.ends, answer.reason, ran.is_mistake, seconds, at=driver.now())
-        )
+        told = ToolAnswered(call.id, result, answer.ends, answer.reason, ran.is_mistake, seconds, driver.now())
+        if answer.problem is not None:
+            error, retries = self._report(call, answer.problem), isinstance(answer.problem, Retry)
+            told = replace(told, error=error, retries=retries)
+        await driver.tell(told)
         if stop is not None:
             await driver.tell(stop)
+
+    def _report(self, call: ToolCall, problem: BaseException) -> str:
+        """Log and list an exception that is no answer to the model. Return its redacted traceback."""
+        if isinstance(problem, ToolError | ModelMistake | Halt):
+            return ""
+        shown = self._services.human_sink.text(write_traceback(problem))
+        _log.error("the tool %s raised an exception (call %s)\n%s", call.name, call.id, shown)
+        self._driver.add_problem("tool_raised", f"{call.name} raised an exception\n{shown}")
+        return shown
 
     async def _show_result(self, call: ToolCall, tool: Tool, result: ToolResult) -> tuple[ToolResult, Stopped | None]:
         """Return the result after all hooks. A result that one of them could not see is withheld."""
@@ -337,7 +351,7 @@ class Calls:
         try:
             shown = await hooks.ask("after_tool", result, call, change=change, seconds=driver.left())
         except HookFailed as failure:
-            driver.note("hook_failed", str(failure))
+            driver.note_hook(failure)
             words = "The tool ran, and its result was withheld because a hook failed."
             return ToolResult(call.id, call.name, words, is_error=True, data=result.data), None
         if isinstance(shown, Stop):
@@ -358,6 +372,7 @@ class Calls:
             told = tool.inspect(copy.deepcopy(call.arguments), self._still(call))
             found = tuple(islice(told, _MOST_OPERANDS + 1))
         except Exception as problem:  # The tool's own code. A call without known operands needs an approval.
+            self._driver.report_bug(f"`inspect` of the tool {tool.name}", problem)
             return (), f"{type(problem).__name__}: {problem}"[:300]
         if not all(isinstance(each, Operand) for each in found):
             return (), "`inspect` of the tool returned values that are not operands"

@@ -52,6 +52,8 @@ class RunConfig(Struct, frozen=True):
     """The tool that finds deferred tools, one of `tools`; None if there cannot be any."""
     answer: Tool | None = None
     """The tool that receives a structured answer. Its one parameter is `answer`."""
+    validates: bool = False
+    """Whether validators see an answer before the run ends with it."""
     nonce: bool = False
     """In text mode, instruct the model to use a wrapper with a random nonce for every request."""
     window: int | None = None

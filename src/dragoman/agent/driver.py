@@ -8,6 +8,7 @@ import inspect
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from logging import ERROR, INFO, WARNING
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import Struct, field
@@ -19,10 +20,20 @@ from dragoman.agent.audit import Auditor
 from dragoman.agent.calls import Calls
 from dragoman.agent.context import Compactor, TrimOldResults
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, Noticed, RunEnded, RunEvent
-from dragoman.agent.hooks import Deny, HookFailed, Hooks, Stop, change_call, change_reply, change_request
+from dragoman.agent.hooks import (
+    Deny,
+    HookFailed,
+    Hooks,
+    Stop,
+    change_answer,
+    change_call,
+    change_reply,
+    change_request,
+)
 from dragoman.agent.journal import RunJournal
 from dragoman.agent.machine import Machine
 from dragoman.agent.protocol import (
+    AnswerChecked,
     Approved,
     Cancelled,
     ChildSpent,
@@ -40,12 +51,16 @@ from dragoman.agent.redaction import EventRedactor
 from dragoman.agent.result import RunResult
 from dragoman.agent.settings import Connection
 from dragoman.client.client import Client
+from dragoman.client.keys import pick_key
 from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
+from dragoman.client.transport import Transport
+from dragoman.errors import ConfigError, MissingKey
 from dragoman.extraction import Extractor
 from dragoman.extraction.tool_mode import ComposedRequest, open_reader, withhold
+from dragoman.logs import get_log, write_traceback
 from dragoman.providers import Endpoint, Fact
 from dragoman.secrets import HumanSink, ModelSink
-from dragoman.tools import Error, Ok, ToolContext, tool_from_function
+from dragoman.tools import Error, Ok, Retry, ToolContext, tool_from_function
 from dragoman.types import Failure, Message, Reply, Request, Tool
 from dragoman.wire.failures import Loss
 from dragoman.wire.quirks import Quirks
@@ -54,6 +69,7 @@ if TYPE_CHECKING:
     from dragoman.agent.agent import Agent
     from dragoman.tools import Options
 
+_log = get_log("agent")
 
 # --------------------------------------------------------------------------------------------------------------------
 # The clients of an agent: one for each endpoint.
@@ -62,26 +78,46 @@ if TYPE_CHECKING:
 class ClientPool:
     """Creates clients on demand and keeps them, so that connections are reused."""
 
-    def __init__(self, connection: Connection, key: str | None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        key: str | None,
+        first: Endpoint,
+        own: Sequence[tuple[Endpoint, Transport]] = (),
+    ) -> None:
+        """`own` are endpoints with a transport of their own."""
         self._connection = connection
         self._key = key
-        self._clients: dict[tuple[str, str, str, Quirks], Client] = {}
-        self._key_of: tuple[str, str] | None = None
+        self._first = first
+        self._last: tuple[Endpoint | None, Client | None] = None, None
+        self._own = {_name(endpoint): transport for endpoint, transport in own}
+        if len(self._own) < len(own):
+            hint = "give each model a name of its own, as in ScriptedModel(replies, name=...)"
+            raise ConfigError("two models have the same endpoint", hint=hint)
+        self._clients: dict[tuple[str, str, str, Quirks, str | None, int], Client] = {}
 
     def get(self, endpoint: Endpoint) -> Client:
         """Return the client of an endpoint."""
-        where = (endpoint.provider.name, endpoint.base_url, endpoint.wire, endpoint.quirks)
+        # To hash the quirks of an endpoint costs more than the rest of this.
+        last, client = self._last
+        if endpoint is last and client is not None:
+            return client
+        client = self._find(endpoint)
+        self._last = endpoint, client
+        return client
+
+    def _find(self, endpoint: Endpoint) -> Client:
+        own = self._own.get(_name(endpoint)) if self._own else None
+        key = self._find_key(endpoint)
+        where = (endpoint.provider.name, endpoint.base_url, endpoint.wire, endpoint.quirks, key, id(own))
         client = self._clients.get(where)
         if client is None:
-            # An explicit key belongs to the first endpoint; other endpoints look up their own.
-            if self._key_of is None:
-                self._key_of = where[:2]
-            key = self._key if where[:2] == self._key_of else None
             given = self._connection
             client = Client(
                 endpoint,
-                transport=given.transport,
+                transport=own or given.transport,
                 key=key,
+                keys=given.keys,
                 timeouts=given.timeouts,
                 retries=given.retries,
                 limiter=given.limiter,
@@ -90,17 +126,39 @@ class ClientPool:
             self._clients[where] = client
         return client
 
+    def _find_key(self, endpoint: Endpoint) -> str | None:
+        """An explicit key belongs to the first endpoint. Other endpoints have their own."""
+        first = self._first
+        is_first = (endpoint.provider.name, endpoint.base_url) == (first.provider.name, first.base_url)
+        return (self._key if is_first else None) or pick_key(endpoint, self._connection.keys)
+
+    def check(self, endpoint: Endpoint) -> None:
+        """Raise the error that a request to this endpoint would raise before it is sent, such as a missing key."""
+        try:
+            self.get(endpoint).check()
+        except MissingKey as missing:
+            name = endpoint.provider.name
+            variables = f"set {' or '.join(endpoint.key_names)}, or " if endpoint.key_names else ""
+            hint = f'{variables}pass connection=Connection(keys={{"{name}": ...}})'
+            raise MissingKey(f"the fallback {name}:{endpoint.model} cannot be used: {missing}", hint=hint) from None
+
     async def close(self) -> None:
         """Close every connection."""
-        clients, self._clients = list(self._clients.values()), {}
+        clients, self._clients, self._last = list(self._clients.values()), {}, (None, None)
         for client in clients:
             await client.close()
+
+
+def _name(endpoint: Endpoint) -> tuple[str, str, str]:
+    return endpoint.provider.name, endpoint.base_url, endpoint.model
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The services of a driver: clients, approver, listeners, journal, clock.
 
 Listener = Callable[[str, RunEvent], object]
+_USUAL = dict.fromkeys(("compacted", "tools_deferred", "rule_added", "arguments_changed", "result_replaced"), INFO)
+"""The levels of notices that are no problem, in the log. All others are warnings."""
 
 
 class ModelClient(Protocol):
@@ -121,6 +179,8 @@ class RunServices(Struct, kw_only=True):
     run_journal: RunJournal | None = None
     learn: Callable[[Endpoint, Fact], None] | None = None
     listeners: Sequence[Listener] = ()
+    tap: Callable[[RunEvent], None] | None = None
+    """Receives every event before it is redacted, for the program that started the run."""
     streaming: bool = False
     data: Any = None
     """The value that the caller passed to the run for its tools."""
@@ -170,6 +230,7 @@ class Driver:
             self._config.session,
             inspect=self._calls.inspect,
             rules=lambda: machine.permissions.rules,
+            report=self._report_approver,
         )
         self._redactor = EventRedactor(services.human_sink)
         self._partial: Extractor | None = None
@@ -300,6 +361,10 @@ class Driver:
         """Send a redacted event to the listeners. A listener that raises is removed; the others still get the event."""
         if self._services.auditor is not None:
             self._services.auditor.note(self._config.run_id, event)
+        if self._services.tap is not None:
+            self._services.tap(event)
+        if type(event) is Noticed:
+            self._write_log(_USUAL.get(event.kind, WARNING), f"{event.kind}: {event.message}")
         if not self._services.listeners:
             return
         failed: list[Any] = []
@@ -310,7 +375,8 @@ class Driver:
                         listener(self._config.run_id, shown)
                 except Exception as problem:
                     failed.append(listener)
-                    self._note("listener_failed", f"{type(problem).__name__}: {problem}")
+                    self.report_bug("a listener", problem)
+                    self.add_problem("listener_failed", f"{type(problem).__name__}: {problem}")
         if failed:
             self._services.listeners = [each for each in self._services.listeners if each not in failed]
 
@@ -325,6 +391,8 @@ class Driver:
             await self.tell(await self._ask_approval(command))
         elif isinstance(command, do.Compact):
             await self.tell(await self._compact(command))
+        elif isinstance(command, do.CheckAnswer):
+            await self.tell(await self._check_answer(command))
         elif isinstance(command, do.RememberFact):
             if self._services.learn is not None:
                 self._services.learn(command.endpoint, command.fact)
@@ -336,6 +404,12 @@ class Driver:
     async def _finish(self, command: do.Finish) -> None:
         if self._services.run_journal is not None:
             await self._services.run_journal.end(command.result)
+        outcome = command.result.outcome
+        level = INFO if outcome.is_success else WARNING
+        if _log.isEnabledFor(level):
+            self._write_log(
+                level, f"ended after {command.result.turns} turns: {outcome.kind} {outcome.reason}".rstrip()
+            )
         self.emit(RunEnded(command.result))
 
     # ---- the model ---------------------------------------------------------------------------------------------------
@@ -366,17 +440,35 @@ class Driver:
         return told if reply is told.reply else self._reread(told, reply, composed)
 
     def _hook_failed(self, failure: HookFailed) -> Stopped:
-        self.note("hook_failed", str(failure))
+        self.note_hook(failure)
         return Stopped(str(failure), failed=True, at=self.now())
+
+    def note_hook(self, failure: HookFailed) -> None:
+        """Report a hook that failed."""
+        if failure.__cause__ is not None:
+            self.report_bug("a hook", failure.__cause__)
+        self.note("hook_failed", str(failure))
 
     def note(self, kind: str, message: str) -> None:
         """Report a problem in an event and in the result."""
-        self._note(kind, message)
+        self.add_problem(kind, message)
         self.emit(Noticed(kind, message))
 
-    def _note(self, kind: str, message: str) -> None:
+    def add_problem(self, kind: str, message: str) -> None:
         """Report a problem in the result. The machine receives it as an input, so that a resumed run knows it too."""
         self._problems.append(ProblemNoted(kind, message, at=self.now()))
+
+    def report_bug(self, what: str, problem: BaseException) -> None:
+        """Log an exception in the developer's code, with its traceback. The caller decides how the run continues."""
+        self._write_log(ERROR, f"{what} raised an exception\n{write_traceback(problem)}")
+
+    def _report_approver(self, what: str, problem: BaseException) -> None:
+        self.report_bug(what, problem)
+        self.add_problem("approver_failed", f"{type(problem).__name__}: {problem}")
+
+    def _write_log(self, level: int, words: str) -> None:
+        if _log.isEnabledFor(level):
+            _log.log(level, "%s: %s", self._config.run_id, self._services.human_sink.text(words))
 
     async def _exchange(self, composed: ComposedRequest, deadline: float | None) -> Replied:
         """Send the request and read the reply, within the deadline."""
@@ -418,7 +510,7 @@ class Driver:
             for loss in event.losses:
                 if loss not in self._losses:
                     self._losses.add(loss)
-                    self._note("request_changed", str(loss))
+                    self.add_problem("request_changed", str(loss))
 
     def _reread(self, told: Replied, reply: Reply, composed: ComposedRequest) -> Replied:
         """A hook changed the reply: judge its content again, like a reply of the model."""
@@ -440,7 +532,7 @@ class Driver:
                 "before_tool", call, command.tool, change=change_call, seconds=self.left()
             )
         except HookFailed as failure:
-            self.note("hook_failed", str(failure))
+            self.note_hook(failure)
             return Reviewed(call.id, "deny", reason=str(failure), at=self.now())
         if isinstance(given, Deny):
             return Reviewed(call.id, "deny", reason=given.reason, at=self.now())
@@ -467,6 +559,21 @@ class Driver:
             self.emit(ApprovalGiven(call, approved, reason, told.by, told.request, request.digest))
         return told
 
+    async def _check_answer(self, command: do.CheckAnswer) -> Input:
+        try:
+            given = await self._services.hooks.ask(
+                "after_answer", command.answer, change=change_answer, seconds=self.left()
+            )
+        except HookFailed as failure:
+            return self._hook_failed(failure)
+        if isinstance(given, Stop):
+            return Stopped(given.reason, at=self.now())
+        if not isinstance(given, Retry):
+            return AnswerChecked(at=self.now())
+        sink = self._services.model_sink
+        reason = given.reason.rstrip(" .") or "the validator gives no reason"
+        return AnswerChecked(reason if sink is None else sink.text(reason), self.now())
+
     async def _compact(self, command: do.Compact) -> Input:
         compactor = self._services.compactor or TrimOldResults()
         try:
@@ -475,6 +582,7 @@ class Driver:
                 async with asyncio.timeout(self.left()):
                     made = await made
         except Exception as problem:  # The developer's code failed; trimming needs no other code.
+            self.report_bug("the compactor", problem)
             self.note("compactor_failed", f"{type(problem).__name__}: {problem}")
             made = TrimOldResults()(list(command.messages), command.budget)
         return Compacted(made.messages, made.losses, at=self.now())

@@ -87,6 +87,8 @@ class ToolEnded(Struct, frozen=True):
     result: ToolResult
     seconds: float = 0.0
     ran: bool = True
+    error: str = ""
+    """The traceback, if the tool raised an exception that it does not use to answer the model. It is redacted."""
 
 
 class Noticed(Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, get_args
 
 from dragoman.agent.events import RunEvent
 from dragoman.agent.result import AnswerT, RunResult, check_result
@@ -13,10 +13,11 @@ from dragoman.client import portal
 from dragoman.errors import ConfigError
 from dragoman.events import TextDelta
 from dragoman.extraction.responses import read_messages
-from dragoman.types import File, Image, Message, Text
+from dragoman.types import File, Image, Message, Part, Role, Text, Tool
 
 if TYPE_CHECKING:
     from dragoman.agent.driver import Driver, Listener
+    from dragoman.agent.partial import AnswerStream
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 Task = str | Message | Mapping[str, Any] | Iterable[Message | Mapping[str, Any] | str | Text | Image | File]
 """A text, a message, messages or dicts in the form of the chat wires, or texts, images and files."""
+_ROLES: tuple[str, ...] = get_args(Role)
+_PARTS: tuple[type, ...] = get_args(Part)
 _HINT = "give text, a Message, a list of messages or dicts, or a list of texts and images"
 
 
@@ -32,7 +35,7 @@ def read_task(task: Task) -> list[Message]:
     if isinstance(task, str):
         return [Message("user", [Text(task)])]
     if isinstance(task, Message):
-        return [task]
+        return [_check(task)]
     if isinstance(task, Mapping):
         return _read_list([task])
     if isinstance(task, Iterable):
@@ -42,11 +45,22 @@ def read_task(task: Task) -> list[Message]:
 
 def _read_list(given: list[Any]) -> list[Message]:
     if all(isinstance(each, Message | Mapping) for each in given):
-        return read_messages(given)
+        return [_check(message) for message in read_messages(given)]
     parts = [Text(each) if isinstance(each, str) else each for each in given]
     if not all(isinstance(part, Text | Image | File) for part in parts):
         raise ConfigError("the task contains a value that is not a message, text, image or file", hint=_HINT)
     return [Message("user", parts)]
+
+
+def _check(message: Message) -> Message:
+    """Return a message that the caller gives, or say what is wrong with it."""
+    if message.role not in _ROLES:
+        raise ConfigError(f"a message has the role {message.role!r}", hint=f"the roles are {', '.join(_ROLES)}")
+    wrong = next((part for part in message.parts if not isinstance(part, _PARTS)), None)
+    if wrong is not None:
+        hint = "write Message.user('text', Image(...)): texts, images and files"
+        raise ConfigError(f"a message has the part {wrong!r}"[:200], hint=hint)
+    return message
 
 
 def begin_conversation(system: str | None, before: Iterable[Message], task: Iterable[Message]) -> list[Message]:
@@ -79,6 +93,8 @@ class Run(Generic[AnswerT]):
         self._words: list[Any] = []
         self._cancelled: str | None = None
         self._events: deque[RunEvent] = deque()
+        self.tap: Callable[[RunEvent], None] | None = None
+        """Receives every event as it is, before it is redacted for people and logs."""
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._result: RunResult[AnswerT] | None = None
@@ -205,6 +221,24 @@ class Run(Generic[AnswerT]):
         At the end it raises `RunFailed` if the run failed, unless `check=False`.
         """
         return TextStream(self, check)
+
+    def answer_stream(self, *, check: bool = True) -> AnswerStream[AnswerT]:
+        """Iterate over the structured answer while it arrives, as growing partial objects; the last one has the data.
+
+        At the end it raises `RunFailed` if the run failed, unless `check=False`.
+        """
+        from dragoman.agent.partial import AnswerStream
+
+        return AnswerStream(self, check)
+
+    @property
+    def answer_tool(self) -> Tool | None:
+        """The tool that receives the structured answer, after the start of the run."""
+        return self._driver.machine.config.answer if self._driver is not None else None
+
+    def put(self, event: Any) -> None:
+        """Add an item to the events that the reader of this run gets."""
+        self._take(self.run_id, event)
 
 
 class TextStream:

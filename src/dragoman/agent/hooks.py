@@ -8,6 +8,7 @@ A hook is any object with some of these methods, sync or async. The return value
 | `after_model(reply)` | take it | a changed `Reply`, `Stop(reason)` |
 | `before_tool(call, tool)` | let it run | other arguments (a dict), `Deny(reason)`, `Stop(reason)` |
 | `after_tool(call, result)` | take it | a changed `ToolResult`, or any value for the model, `Stop(reason)` |
+| `after_answer(answer)` | accept it | `Retry(reason)`, returned or raised: the model answers again; `Stop(reason)` |
 
 dragoman never skips a failed hook: before a call, the call is denied; after it, the result is withheld; around a
 request, the run ends. It reports the failure in each case.
@@ -24,10 +25,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
+from dragoman.tools import Retry
 from dragoman.types import Reply, Request, ToolCall
 
 _Subject = TypeVar("_Subject")
-NAMES = ("before_model", "after_model", "before_tool", "after_tool")
+NAMES = ("before_model", "after_model", "before_tool", "after_tool", "after_answer")
 
 
 class Deny(Struct, frozen=True):
@@ -42,6 +44,13 @@ class Stop(Struct, frozen=True):
     reason: str = ""
 
 
+class Validator:
+    """The function `validate` of a run as a hook."""
+
+    def __init__(self, validate: Callable[[Any], object]) -> None:
+        self.after_answer = validate
+
+
 class HookFailed(Exception):
     """A hook raised an exception or returned a value that has no meaning for its method."""
 
@@ -51,13 +60,18 @@ class HookFailed(Exception):
         super().__init__(f"{name}.{method} failed: {words}")
 
 
+_VERDICTS: dict[str, Any] = {"before_tool": Stop | Deny, "after_answer": Stop | Retry}
+
+
 class Hooks:
     """The hooks of a run, in the order of their definition."""
 
     def __init__(self, hooks: Iterable[object] = ()) -> None:
-        given = list(hooks)
         self._methods: dict[str, list[tuple[object, Any]]] = {name: [] for name in NAMES}
-        for hook in given:
+        self._add(hooks)
+
+    def _add(self, hooks: Iterable[object]) -> None:
+        for hook in hooks:
             found = [name for name in NAMES if callable(getattr(hook, name, None))]
             if not found:
                 raise ConfigError(
@@ -65,6 +79,15 @@ class Hooks:
                 )
             for name in found:
                 self._methods[name].append((hook, getattr(hook, name)))
+
+    def plus(self, validate: Callable[[Any], object] | None) -> Hooks:
+        """Return these hooks and the validator of a run."""
+        if validate is None:
+            return self
+        joined = Hooks()
+        joined._methods = {name: list(methods) for name, methods in self._methods.items()}
+        joined._add([Validator(validate)])
+        return joined
 
     def under(self, parent: Hooks | None) -> Hooks:
         """Return these hooks for a child run: the hooks of the parent run also apply to the calls of the child.
@@ -98,9 +121,13 @@ class Hooks:
                         given = await given
                 if given is None:
                     continue
-                if isinstance(given, Stop) or (isinstance(given, Deny) and name == "before_tool"):
+                if isinstance(given, _VERDICTS.get(name, Stop)):
                     return given
                 subject = change(subject, given)
+            except Retry as asked:
+                if name != "after_answer":
+                    raise HookFailed(hook, name, asked) from asked
+                return asked
             except Exception as problem:
                 raise HookFailed(hook, name, problem) from problem
         return subject
@@ -127,3 +154,12 @@ def change_call(call: ToolCall, given: Any) -> ToolCall:
     if not isinstance(arguments, dict):
         raise TypeError(f"before_tool must return arguments, Deny, Stop or None, not {type(given).__name__}")
     return replace(call, arguments=arguments)
+
+
+def change_answer(answer: Any, given: Any) -> Any:
+    """A validator accepts with None, True or the answer itself. False rejects. It cannot replace the answer."""
+    if given is False:
+        raise Retry("it was not accepted")
+    if given is not True and given is not answer:
+        raise TypeError(f"a validator must return None, True, False, Retry or Stop, not {type(given).__name__}")
+    return answer

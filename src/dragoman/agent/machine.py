@@ -8,20 +8,22 @@ to do next); `protocol` defines both. The driver executes each command and answe
     Compact       shorten the conversation       Compacted
     Review        call the hooks, inspect        Reviewed
     AskApproval   ask the approver               Approved, Denied, Postponed
+    CheckAnswer   call the validators            AnswerChecked
     RunTools      run a batch of calls           ToolAnswered or Stale, for each call
     Emit, CancelTools, RememberFact              nothing
     Finish, Defer                                nothing: the run is over, or waits for an approval
 
 Steered, ProblemNoted, ChildSpent, Stopped, Cancelled and Ticked answer no command; they may arrive at any time.
 
-A run is in one of four states. Three have an attribute of their own, and at most one of these is set:
+A run is in one of five states. Four have an attribute of their own, and at most one of these is set:
 
     asking       `_ask`       waits for Replied
     compacting   `_compact`   waits for Compacted
     calling      `_turn`      waits for inputs about the calls of the last reply
+    checking     `_answer`    waits for AnswerChecked, if there are validators
     over         `result`     ignores every input
 
-    start -> [compacting ->] asking -> calling -> [compacting ->] asking -> ... -> over
+    start -> [compacting ->] asking -> calling -> [compacting ->] asking -> ... -> [checking ->] over
 
 `_next` leads to the next request, unless a limit ends the run. `turn.CallTurn` is the machine of the calling state. It
 has one slot for each call, and each slot follows this path (any state can also lead directly to settled):
@@ -63,12 +65,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from dragoman.agent.config import RunConfig
 from dragoman.agent.context import budget_for
 from dragoman.agent.events import Asked, Noticed, ToolEnded, TurnEnded
 from dragoman.agent.protocol import (
+    AnswerChecked,
     Ask,
     Cancelled,
+    CheckAnswer,
     ChildSpent,
     Command,
     Compact,
@@ -165,7 +171,18 @@ _BLANK = "Your last reply was empty. Answer in words, or call a tool."
 _ANSWER = "Give the answer by calling {name}, with the answer in the form that its schema asks for."
 _LAST = "This is your last reply: there is no turn after it, and you would not see the results of more calls. "
 _FAULTY = "The answer does not fit the form that was asked for: {faults}. Give it again."
+_REJECTED = "The answer was not accepted: {faults}. Please correct it, and answer again."
+_ANSWERED = "Not run: a final answer was given in the same reply."
 _SUMMARISED: frozenset[OutcomeKind] = frozenset({"turn_limit", "looping", "mistake_limit"})
+
+
+class OpenAnswer(Struct, frozen=True):
+    """An answer that the validators have not judged yet, and the call that gave it, if one did."""
+
+    data: Any
+    command: CheckAnswer
+    calls: tuple[ToolCall | InvalidCall, ...] = ()
+    given: ToolCall | None = None
 
 
 class Machine:
@@ -195,6 +212,7 @@ class Machine:
         self._turn: CallTurn | None = None
         self._ask: Ask | None = None
         self._compact: Compact | None = None
+        self._answer: OpenAnswer | None = None
         self._steering: list[Message] = []
         self._notice = ""
         self._nudge: str | None = None
@@ -213,7 +231,7 @@ class Machine:
         self._now = self._turn_began = at
         self._add(*messages)
         config = self.config
-        if config.limits.cost is not None and config.price(Usage(1, 1), config.endpoint, "") is None:
+        if self.spending.needs_price and config.price(Usage(1, 1), config.endpoint, "") is None:
             # A limit that cannot be checked is no limit. The run fails before it spends anything.
             return self._finish(end("cost_limit", "a cost limit is set, but the price of the model is unknown"))
         return self._next()
@@ -263,6 +281,8 @@ class Machine:
             return self._compacted(told) if self._compact is not None else []
         if isinstance(told, CallNews):
             return self._called(told) if self._turn is not None else []
+        if isinstance(told, AnswerChecked):
+            return self._checked(told) if self._answer is not None else []
         assert isinstance(told, Ticked)
         return []
 
@@ -280,7 +300,8 @@ class Machine:
         """Return the commands without an answer, for a driver that resumes the run."""
         if self._turn is not None:
             return self._turn.outstanding()
-        waiting: Command | None = self._compact or self._ask
+        checking = self._answer.command if self._answer is not None else None
+        waiting: Command | None = self._compact or self._ask or checking
         return [waiting] if waiting is not None else []
 
     # ---- requests ----------------------------------------------------------------------------------------------------
@@ -448,7 +469,7 @@ class Machine:
             return self._take_text(found.text, complete=reply.stop != "length")
         if reply.stop == "length":
             return self._finish(end("truncated", "the token limit cut off the answer"))
-        return self._answered(None)
+        return self._offer(found.text, None)
 
     def _ask_about_suspects(self, told: Replied) -> list[Command]:
         """The reply attempted a call: the model is told once, and makes the call or answers in plain words."""
@@ -483,6 +504,27 @@ class Machine:
         """A reply that contains only white space is not added: some providers would reject it."""
         if any(not isinstance(part, Text) or part.text.strip() for part in parts):
             self._add(Message("assistant", list(parts), message.extra))
+
+    def _offer(
+        self, answer: Any, data: Any, calls: Sequence[ToolCall | InvalidCall] = (), given: ToolCall | None = None
+    ) -> list[Command]:
+        """The model has answered: pass the answer to the validators, if there are any."""
+        if self.config.validates:
+            self._answer = OpenAnswer(data, CheckAnswer(answer), tuple(calls), given)
+            return [self._answer.command]
+        return self._accept(given, calls, data) if given is not None else self._answered(data)
+
+    def _checked(self, told: AnswerChecked) -> list[Command]:
+        assert self._answer is not None
+        answer, self._answer = self._answer, None
+        if told.rejected is None:
+            if answer.given is not None:
+                return self._accept(answer.given, answer.calls, answer.data)
+            return self._answered(answer.data)
+        words, reason = _REJECTED.format(faults=told.rejected), f"the answer was not accepted: {told.rejected}"
+        if answer.given is not None:
+            return self._reject(answer.given, answer.calls, words, reason)
+        return self._repair(words, reason)
 
     def _answered(self, data: Any) -> list[Command]:
         """The model is done, unless the user has added a message meanwhile."""
@@ -527,7 +569,7 @@ class Machine:
         assert self.config.answer is not None
         data, faults = read_answer(text, self.config.answer, complete=complete)
         if not faults:
-            return self._answered(data)
+            return self._offer(data, data)
         words = _ANSWER.format(name=self.config.answer.name)
         return self._repair(words, f"no answer in the form that was asked for: {faults}")
 
@@ -590,13 +632,22 @@ class Machine:
         if answer is None or not isinstance(given, ToolCall):
             return None
         data, faults = unwrap_answer(given, answer)
-        own = ToolResult(given.id, given.name, _FAULTY.format(faults=faults) if faults else "Accepted.", bool(faults))
-        told = self._settle(calls, "Not run: a final answer was given in the same reply.", own)
         if not faults:
-            self._text = self._text or write_answer(given)
-            return [*told, *self._answered(data)]
+            return self._offer(data, data, calls, given)
+        reason = f"no answer in the form that was asked for: {faults}"
+        return self._reject(given, calls, _FAULTY.format(faults=faults), reason)
+
+    def _accept(self, given: ToolCall, calls: Sequence[ToolCall | InvalidCall], data: Any) -> list[Command]:
+        self._text = self._text or write_answer(given)
+        told = self._settle(calls, _ANSWERED, ToolResult(given.id, given.name, "Accepted."))
+        return [*told, *self._answered(data)]
+
+    def _reject(
+        self, given: ToolCall, calls: Sequence[ToolCall | InvalidCall], words: str, reason: str
+    ) -> list[Command]:
+        told = self._settle(calls, _ANSWERED, ToolResult(given.id, given.name, words, is_error=True))
         if not self._mistakes.allows_repair():
-            return [*told, *self._limit("mistake_limit", f"no answer in the form that was asked for: {faults}")]
+            return [*told, *self._limit("mistake_limit", reason)]
         return [*told, *self._next()]
 
     def _settle(
@@ -638,12 +689,17 @@ class Machine:
         self._undelivered = tuple(result.call_id for result in results)
         if any(slot.ran for slot in turn.slots):
             self._asking.relax_choice()
-        if self._mistakes.allows_calls(turn):
+        insistent, may_go_on = self._mistakes.find_insistent(turn), self._mistakes.allows_calls(turn)
+        if may_go_on and not insistent:
             return [*commands, *self._next()]
-        last = results[-1].content
-        count, shown = self._mistakes.mistakes, last if isinstance(last, str) else ""
-        reason = f"{count} turns in a row without a call that could run; the last: {shown[:300]}"
-        return [*commands, *self._limit("mistake_limit", reason)]
+        told = f"{self._mistakes.mistakes} turns in a row without a call that could run"
+        if insistent:
+            told = f"{insistent} asked the model to call it again more often than {self.config.limits.repairs} times"
+        last = next((each for each in reversed(results) if each.name == insistent), results[-1]).content
+        return [
+            *commands,
+            *self._limit("mistake_limit", f"{told}; the last: {last[:300] if type(last) is str else ''}"),
+        ]
 
     def _defer(self, turn: CallTurn) -> list[Command]:
         """Leave the run open. Its result shows every call with a result."""
@@ -679,10 +735,12 @@ class Machine:
             commands += self._turn.abandon(words)
             self._add_results([slot.call for slot in self._turn.slots], self._turn.results)
             self._turn = None
+        elif self._answer is not None and self._answer.calls:
+            commands += self._settle(self._answer.calls, words)
         elif partial.strip():
             self._text = partial
             self._add(Message("assistant", [Text(partial)]))
-        self._ask = self._compact = None
+        self._ask = self._compact = self._answer = None
         return [*commands, *self._finish(outcome)]
 
     def _finish(self, outcome: Outcome, data: Any = None) -> list[Command]:

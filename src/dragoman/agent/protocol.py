@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -108,6 +108,10 @@ class ToolAnswered(Struct, frozen=True, tag="tool_answered"):
     at: float = 0.0
     ran: bool = True
     """False if there was no time left to start."""
+    error: str = ""
+    """The traceback of an exception in the tool, redacted."""
+    retries: bool = False
+    """The tool asked the model to call it again."""
 
 
 class Steered(Struct, frozen=True, tag="steered"):
@@ -160,6 +164,13 @@ class ChildSpent(Struct, frozen=True, tag="child_spent"):
     at: float = 0.0
 
 
+class AnswerChecked(Struct, frozen=True, tag="answer_checked"):
+    """The validators have seen an answer. `rejected` is their reason for another attempt; None accepts it."""
+
+    rejected: str | None = None
+    at: float = 0.0
+
+
 class Ticked(Struct, frozen=True, tag="ticked"):
     """Time has passed."""
 
@@ -180,6 +191,7 @@ Input = (
     | Stopped
     | ProblemNoted
     | ChildSpent
+    | AnswerChecked
     | Ticked
 )
 
@@ -251,6 +263,12 @@ class Compact(Struct, frozen=True):
     budget: ContextBudget
 
 
+class CheckAnswer(Struct, frozen=True):
+    """Pass an answer to the validators: the structured answer, or the text. Answered by AnswerChecked."""
+
+    answer: Any
+
+
 class RememberFact(Struct, frozen=True):
     """Store a fact about an endpoint."""
 
@@ -276,4 +294,6 @@ class Defer(Struct, frozen=True):
     result: RunResult
 
 
-Command = Ask | Review | AskApproval | RunTools | CancelTools | Compact | RememberFact | Emit | Finish | Defer
+Command = (
+    Ask | Review | AskApproval | RunTools | CancelTools | Compact | CheckAnswer | RememberFact | Emit | Finish | Defer
+)

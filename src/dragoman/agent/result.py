@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct, field
 
@@ -161,6 +161,20 @@ def check_result(result: RunResult[AnswerT]) -> RunResult[AnswerT]:
 # The limits of a run, and what it has used so far.
 
 
+class SharedBudget(Protocol):
+    """What runs share: `dragoman.Budget`, or your own implementation. Its methods are called from any thread."""
+
+    @property
+    def cost(self) -> float | None:
+        """The limit in US dollars."""
+
+    def add(self, usage: Usage, cost: float | None, turns: int = 0) -> None:
+        """Add what a run has used."""
+
+    def exceeded(self) -> tuple[str, str] | None:
+        """Return the kind of limit that is reached, such as `token_limit`, and its message."""
+
+
 class Limits(Struct, frozen=True, kw_only=True):
     """The limits of a run. None means no limit."""
 
@@ -186,8 +200,12 @@ class Limits(Struct, frozen=True, kw_only=True):
     """How often in a row the model is asked again because its reply is empty."""
     concurrency: int = 8
     """The number of calls of one run that run at the same time."""
+    budget: SharedBudget | None = None
+    """A budget that runs share. That of the agent also counts for a run with limits of its own."""
 
     def __post_init__(self) -> None:
+        if self.budget is not None and not callable(getattr(self.budget, "exceeded", None)):
+            raise ConfigError(f"limits.budget is {self.budget!r}"[:200], hint='write budget=Budget("name", cost=...)')
         for name in ("turns", "calls_per_turn", "concurrency", "mistakes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"limits.{name} must be at least 1", hint="omit it for the default")
@@ -206,6 +224,8 @@ class Spending:
         self.usage = Usage()
         self.cost: float | None = 0.0
         self.turns = 0
+        self.budgets: tuple[SharedBudget, ...] = ()
+        """The budgets that this run shares with others. The runs that it starts add to them, too."""
         self._of_children: tuple[Usage, float | None, int] | None = None
 
     def add(self, usage: Usage, cost: float | None, turns: int = 0) -> None:
@@ -213,8 +233,24 @@ class Spending:
         self.usage = add_usage(self.usage, usage)
         self.cost = add_cost(self.cost, cost)
         self.turns += turns
+        for budget in self.budgets:
+            budget.add(usage, cost, turns)
         if self.parent is not None:
             self.parent._add_child(usage, cost, turns)
+
+    def share(self, *budgets: SharedBudget | None) -> None:
+        """Count what this run uses from now on in these budgets, each of them once."""
+        above = self.parent
+        known: set[SharedBudget | None] = {None}
+        while above is not None:
+            known |= {*above.budgets}
+            above = above.parent
+        self.budgets = tuple(dict.fromkeys(each for each in budgets if each is not None and each not in known))
+
+    def charge(self, turns: int) -> None:
+        """Count requests in the budgets that this run has counted before."""
+        for budget in self.budgets:
+            budget.add(Usage(), 0.0, turns)
 
     def _add_child(self, usage: Usage, cost: float | None, turns: int) -> None:
         before, spent, asked = self._of_children or (Usage(), 0.0, 0)
@@ -236,7 +272,15 @@ class Spending:
                 return "cost_limit", "a cost limit is set, but the price of the model is unknown"
             if self.cost >= self.limits.cost:
                 return "cost_limit", f"{self.cost:.4f} dollars are spent; the limit is {self.limits.cost:g}"
+        for budget in self.budgets:
+            if (used := budget.exceeded()) is not None:
+                return used
         return self.parent.exceeded() if self.parent is not None else None
+
+    @property
+    def needs_price(self) -> bool:
+        """Whether a limit of dollars counts for this run."""
+        return self.limits.cost is not None or any(budget.cost is not None for budget in self.budgets)
 
     def turns_left(self) -> int:
         """Return how many requests the limits of this run and of its parent runs still allow."""

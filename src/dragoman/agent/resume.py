@@ -124,6 +124,7 @@ def _as_it_was(config: RunConfig, header: Header, records: Sequence[Record]) -> 
         config,
         seed=bytes.fromhex(header.seed),
         has_approver=config.has_approver or was_asked,
+        validates=config.validates or any(b'"answer_checked"' in record.body for record in records[1:]),
         options={**config.options, **header.options},
     )
     if config.tool_mode != "auto" or not header.mode:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dragoman.agent.audit import Auditor, AuditSink
-from dragoman.agent.settings import Safety
+from dragoman.agent.settings import Connection, Safety
 from dragoman.client.keys import find_key
 from dragoman.policy import Rules
 from dragoman.policy.decision import TRAITS
@@ -21,14 +21,12 @@ from dragoman.types import ModeName
 class SafetyServices:
     """The services that the runs of an agent share: redactors, audit log, sandbox. Each is created on first use."""
 
-    def __init__(
-        self, settings: Safety, mode: ModeName, key: str | None, environment: Mapping[str, str] | None
-    ) -> None:
+    def __init__(self, settings: Safety, mode: ModeName, key: str | None, connection: Connection | None) -> None:
         self.settings = settings
         box = "auto" if settings.sandbox is None and TRAITS[mode].uses_sandbox else settings.sandbox
         self.sandbox = _find_sandbox(box, settings.workspace)
         self._key = key
-        self._environment = environment
+        self._connection = connection or Connection()
         self.wall: Callable[[], float] = time.time
         """The clock for the expiry of approvals."""
         self._secrets: Secrets | None = None
@@ -73,7 +71,8 @@ class SafetyServices:
 
     def _collect(self, endpoints: list[Endpoint]) -> dict[str, str]:
         """Return the known secrets: those of the settings, provider keys, and secret environment variables."""
-        services = os.environ if self._environment is None else self._environment
+        environment = self._connection.environment
+        services = os.environ if environment is None else environment
         given = self.settings.secrets
         listed = ((f"secret_{number}", value) for number, value in enumerate(given, 1))
         found = dict(given.items() if isinstance(given, Mapping) else listed)
@@ -81,6 +80,9 @@ class SafetyServices:
             key = find_key(endpoint, self._key if endpoint is endpoints[0] else None, None, services)
             if key is not None and worth_hiding(key.reveal()):
                 found.setdefault(key.name or "provider_key", key.reveal())
+        for name, value in self._connection.keys.items():
+            if worth_hiding(value):
+                found.setdefault(name, value)
         for name, value in services.items():
             if is_secret_variable(name) and worth_hiding(value) and not value.startswith("/"):
                 found.setdefault(name, value)

@@ -31,14 +31,19 @@ class Connection(Struct, frozen=True, kw_only=True):
     retries: Retries | None = None
     limiter: RateLimiter | None = None
     """Requests and tokens per minute, and requests at the same time, of all runs together."""
+    keys: Mapping[str, str] = {}
+    """Keys by model (`openai:gpt-4o`), by provider (`openai`) or by the name of their variable, for fallbacks too."""
     environment: Mapping[str, str] | None = None
-    """Where keys are looked up; None uses the environment of the process."""
+    """Where other keys are looked up; None uses the environment of the process."""
     registry: Registry | None = None
     """The tables of providers and models; None uses the built-in tables."""
     facts: Facts | None = None
     """The store of facts about endpoints. None uses the file that the command line uses, or memory with a `transport`.
     `MemoryFacts()` keeps them in memory."""
     prices: Prices | None = None
+    preload: bool = True
+    """Import and compile what the first run needs when the agent is created, so that the run does not block the event
+    loop. False does it when it is needed, which is faster for a program that has one run."""
 
 
 class Safety(Struct, frozen=True, kw_only=True):

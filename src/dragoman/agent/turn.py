@@ -165,6 +165,8 @@ class Slot(Struct):
     uninspected: str = ""
     approved: Approved | None = None
     stale: int = 0
+    error: str = ""
+    retries: bool = False
 
 
 class CallTurn:
@@ -441,7 +443,7 @@ class CallTurn:
 
     def _answer(self, slot: Slot, told: ToolAnswered) -> list[Command]:
         slot.ran = told.ran and not told.is_mistake
-        slot.seconds = told.seconds
+        slot.seconds, slot.error, slot.retries = told.seconds, told.error, told.retries
         self.mistakes += told.is_mistake
         result = replace(told.result, call_id=slot.call.id, name=slot.call.name)
         commands: list[Command] = []
@@ -503,7 +505,7 @@ class CallTurn:
     def _settle(self, slot: Slot, result: ToolResult) -> list[Command]:
         slot.state = "settled"
         slot.result = result
-        return [Emit(ToolEnded(slot.call, result, slot.seconds, slot.ran))]
+        return [Emit(ToolEnded(slot.call, result, slot.seconds, slot.ran, slot.error))]
 
     # ---- replay ------------------------------------------------------------------------------------------------------
 
@@ -542,6 +544,7 @@ class MistakeBudget:
         self.mistakes = 0
         self.repairs = 0
         self.blanks = 0
+        self._retries: dict[str, int] = {}
 
     def allows_blank(self) -> bool:
         """Count an empty reply. Return whether the model may be asked again."""
@@ -559,10 +562,18 @@ class MistakeBudget:
         A call that ran resets the count, whatever its result. A denied or blocked call is not a mistake, and does not
         reset the count either.
         """
-        if any(slot.ran for slot in turn.slots):
+        if any(slot.ran and not slot.retries for slot in turn.slots):
             self.mistakes = self.repairs = 0
         elif turn.mistakes:
             self.mistakes += 1
             only_invalid = all(isinstance(slot.call, InvalidCall) for slot in turn.slots)
             self.repairs = self.repairs + 1 if only_invalid else 0
         return self.mistakes < self._limits.mistakes and self.repairs <= self._limits.repairs
+
+    def find_insistent(self, turn: CallTurn) -> str:
+        """Count how often in a row each tool asked the model to call it again. Return the first over the limit."""
+        ran = {slot.call.name for slot in turn.slots if slot.ran}
+        content = {slot.call.name for slot in turn.slots if slot.ran and not slot.retries}
+        for name in ran:
+            self._retries[name] = 0 if name in content else self._retries.get(name, 0) + 1
+        return next((name for name, count in self._retries.items() if count > self._limits.repairs), "")

@@ -300,7 +300,13 @@ def default_path() -> str:
 
 def _options(name: str, description: str, *, read_only: bool = False) -> Options:
     metadata = {"class": "session", "origin": "builtin"}
-    return {"name": name, "description": description, "read_only": read_only, "metadata": metadata}
+    return {
+        "name": name,
+        "description": description,
+        "read_only": read_only,
+        "parallel_safe": False,
+        "metadata": metadata,
+    }
 
 
 def _remember(store: NoteStore, text: str, key: str | None, scope: Scope, around: ToolContext) -> Ok:

@@ -60,6 +60,7 @@ COMMANDS = (
     CommandRow("formats", "dragoman.cli.formats", "List the formats, or show one."),
     CommandRow("launch", "dragoman.cli.launch", "Start an agent program with a gateway."),
     CommandRow("parse", "dragoman.cli.parse", "Show the calls in a model's text."),
+    CommandRow("prompts", "dragoman.cli.prompts", "List the saved prompts, or show one."),
     CommandRow("providers", "dragoman.cli.providers", "List the providers, or show one."),
     CommandRow("run", "dragoman.cli.run", "Run a task with a model and tools."),
     CommandRow("serve", "dragoman.cli.serve", "Serve a gateway with working tool calls."),

@@ -279,6 +279,8 @@ class AppContext:
             # The agent reads the shipped prices itself, after the first reply.
             prices=read_prices(config["prices"]) if config["prices"] else None,
             environment=self._environment,
+            # A command has one run, and the time until its first request counts.
+            preload=False,
         )
 
     def _agent_safety(self, ask_user: Any, *, attended: bool) -> Safety:

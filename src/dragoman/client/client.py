@@ -35,6 +35,7 @@ from dragoman.client.retry import (
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport
 from dragoman.errors import ConfigError
 from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
+from dragoman.logs import get_log
 from dragoman.providers import Endpoint
 from dragoman.providers.definitions import codec_for
 from dragoman.providers.provider import fill_holes, holes_of
@@ -137,6 +138,7 @@ _shared: dict[tuple[str, str], Transport] = {}
 # are kept. Only errors that the caller has to fix are raised: a missing key, an incomplete URL.
 
 USER_AGENT = f"dragoman/{__version__}"
+_log = get_log("client")
 
 
 class _Asker(ABC):
@@ -245,6 +247,7 @@ class Client(_Asker):
             attempt += 1
             delivered = False
             held: list[Event] = []
+            _log.debug("%s: attempt %d, %d bytes to %s", plan.model, attempt, len(plan.request.body), plan.origin)
             exchange = self._open(plan, deadline)
             try:
                 while (events := await exchange.next()) is not None:
@@ -264,8 +267,11 @@ class Client(_Asker):
                 return
             decision = self._decide(failure, attempt, deadline)
             if decision.wait is None:
+                _log.info("%s: failed after %d attempts: %s", plan.model, attempt, _describe(failure))
                 yield _explain(held, decision.why)
                 return
+            told = _describe(failure)
+            _log.warning("%s: attempt %d failed: %s; the next in %.1f s", plan.model, attempt, told, decision.wait)
             yield [RequestRetried(attempt, decision.wait, failure, plan.model)]
             await self._sleep(decision.wait)
 
@@ -315,6 +321,15 @@ class Client(_Asker):
         if self._owns_transport and self._transport is not None:
             await self._transport.close()
 
+    def check(self) -> None:
+        """Raise the error of a request that cannot be sent: a missing key, an incomplete base URL."""
+        self._settle_access()
+
+    def load(self) -> None:
+        """Import what a request needs. It opens no connection and looks for no key."""
+        if self._transport is None and not self.endpoint.provider.transport:
+            import_module("dragoman.client.http")
+
     # ---- before -----------------------------------------------------------------------------------------------------
 
     def _plan(self, request: Request, whole: bool) -> Plan:
@@ -348,13 +363,16 @@ class Client(_Asker):
 
     def _settle(self) -> None:
         """Determine the URL, the key and the transport, once. Raises errors that the caller has to fix."""
+        self._settle_access()
+        if self._transport is None:
+            self._transport = open_transport(self.endpoint, self._environment)
+
+    def _settle_access(self) -> None:
         if not self._base:
             self._base = base_of(self.endpoint, self._environment)
         if self._auth is None:
             key = find_key(self.endpoint, self._key, self._keys, self._environment)
             self._auth = choose_auth(self.endpoint, key, self._environment)
-        if self._transport is None:
-            self._transport = open_transport(self.endpoint, self._environment)
 
     # ---- one attempt ------------------------------------------------------------------------------------------------
 
@@ -381,6 +399,13 @@ def _delivers(events: list[Event]) -> bool:
     """Whether the events contain output that another attempt would repeat."""
     kinds = set(map(type, events))
     return not kinds <= _FRAME or (ReplyEnded in kinds and ReplyFailed not in kinds)
+
+
+def _describe(failure: Failure) -> str:
+    """Return a failure for the log. The text of a server may repeat secrets that only the agent knows."""
+    words = failure.message if failure.kind in ("unreachable", "timed_out", "insecure") else ""
+    status = f"HTTP {failure.status}" if failure.status else ""
+    return " ".join(filter(None, (failure.kind, status, words)))
 
 
 def _explain(events: list[Event], why: str) -> list[Event]:

@@ -62,6 +62,14 @@ def find_key(
     return None
 
 
+def pick_key(endpoint: Endpoint, keys: Mapping[str, str]) -> str | None:
+    """Return the key for an endpoint from keys by model or by provider; None leaves it to the variables."""
+    if not keys:
+        return None
+    provider = endpoint.provider.name
+    return keys.get(f"{provider}:{endpoint.model}") or keys.get(provider)
+
+
 def missing_key(endpoint: Endpoint, also: str = "") -> MissingKey:
     """Return the error that names the checked variables."""
     name = endpoint.provider.name

@@ -59,15 +59,17 @@ def project_file(directory: Path, environment: Mapping[str, str]) -> Path | None
     Outside a repository the search ends below the home folder. Outside both, it checks only the directory itself,
     because other users may be able to write to a folder above it (`/tmp`).
     """
-    if environment.get("DRAGOMAN_PROJECT", "").lower() in SWITCHED_OFF:
-        return None
-    for folder in _project_folders(directory, home_folder(environment)):
+    for folder in project_folders(directory, environment):
         if (folder / PROJECT_FILE).is_file():
             return folder / PROJECT_FILE
     return None
 
 
-def _project_folders(directory: Path, home: Path | None) -> list[Path]:
+def project_folders(directory: Path, environment: Mapping[str, str]) -> list[Path]:
+    """Return the folders where the files of a project are searched for, the nearest first."""
+    if environment.get("DRAGOMAN_PROJECT", "").lower() in SWITCHED_OFF:
+        return []
+    home = home_folder(environment)
     directory = directory.resolve()
     home = home and home.resolve()
     folders = [directory]

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
+from dragoman.entry_points import EntryPoint, find_entry_points
 from dragoman.errors import ConfigError, DragomanError, InvalidTool, did_you_mean
 from dragoman.own_code import note_code
 from dragoman.policy import covers, read_rule
@@ -31,15 +32,6 @@ LIST = "TOOLS"
 ENTRY = "entry:"
 _Made = TypeVar("_Made")
 _HINT = "name a file.py, package.module, package.module:name, or entry:NAME"
-
-
-class EntryPoint(Protocol):
-    """What `importlib.metadata` returns for an installed package with tools."""
-
-    @property
-    def name(self) -> str: ...
-
-    def load(self) -> Any: ...
 
 
 class Toolbox(Struct, frozen=True):
@@ -178,9 +170,7 @@ def _points(given: Iterable[EntryPoint] | None) -> list[EntryPoint]:
     if given is not None:
         return list(given)
     # To search all installed packages is slow, so it is done only if needed.
-    from importlib.metadata import entry_points
-
-    return list(entry_points(group=ENTRY_POINTS))
+    return find_entry_points(ENTRY_POINTS)
 
 
 # ---- tools of a source ---------------------------------------------------------------------------------------------

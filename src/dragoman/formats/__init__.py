@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dragoman.formats.nonce import NONCE, STALE_NONCE, nonce_format
 from dragoman.formats.parser import Attempt as Explanation
 from dragoman.formats.parser import Parsed, Parser, fold
-from dragoman.formats.registry import get, names, plan_for, register, unregister
+from dragoman.formats.registry import get, load_installed, names, plan_for, register, unregister
 from dragoman.formats.template import Format
 from dragoman.toolset import Toolset
 from dragoman.types import ToolCall
@@ -37,6 +37,7 @@ __all__ = [
     "grammar",
     "grammar_report",
     "instructions",
+    "load_installed",
     "names",
     "needs_compact",
     "nonce_format",
@@ -139,10 +140,16 @@ def augment_system_prompt(
     layout: Layout = "schema",
     nonce: str | None = None,
 ) -> str:
-    """Append the instructions to a system prompt: the prompt unchanged, one blank line, the instructions."""
+    """Append the instructions to a system prompt: the prompt unchanged, one blank line, the instructions.
+
+    Without tools, a prompt stays as it is: a model that learns how to call and has nothing to call invents tools.
+    """
     from dragoman.formats.prompt import augment
 
-    return augment(existing, instructions(tools, format, compact, layout=layout, nonce=nonce))
+    offered = Toolset.of(tools)
+    if existing and offered is not None and not len(offered):
+        return existing
+    return augment(existing, instructions(offered, format, compact, layout=layout, nonce=nonce))
 
 
 def needs_compact(prompt: str, *, native: bool, weak: bool) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from dragoman.entry_points import EntryPoint, load_entry_points
 from dragoman.errors import ConfigError, UnknownFormat
 from dragoman.formats.catalogue import ROWS
 from dragoman.formats.improvised.entry import Improvised
@@ -30,14 +31,38 @@ def get(name: str) -> Format:
             "`auto` reads every format; it is not a format itself", hint="name the format, for example hermes"
         )
     row = _rows.get(_aliases.get(name, name))
+    if row is None and not _problems:
+        load_installed()
+        row = _rows.get(_aliases.get(name, name))
     if row is None:
+        problems = "; ".join(each for found in _problems for each in found) or None
         declared = (
             "each model declares its own format: use formats.from_response_template"
             if name == "response_template"
-            else None
+            else problems
         )
         raise UnknownFormat(name, [*_rows, *_aliases, "auto"], hint=declared)
     return row
+
+
+ENTRY_POINTS = "dragoman.formats"
+_problems: list[tuple[str, ...]] = []
+
+
+def load_installed(points: Iterable[EntryPoint] | None = None) -> tuple[str, ...]:
+    """Register the formats of installed packages (group `dragoman.formats`). Return the problems.
+
+    A value is a `Format` or a list of them. An unknown name of a format calls this function; call it yourself if `auto`
+    should search for these formats before one of them is named.
+    """
+    _problems.append(load_entry_points(ENTRY_POINTS, _take, points))
+    return _problems[-1]
+
+
+def _take(row: object) -> None:
+    if not isinstance(row, Format):
+        raise ConfigError(f"{row!r} is not a Format"[:200])
+    register(row)
 
 
 def register(row: Format) -> Format:

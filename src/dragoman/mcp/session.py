@@ -9,6 +9,7 @@ from typing import Any
 
 from dragoman import __version__
 from dragoman.errors import ConfigError
+from dragoman.logs import get_log
 from dragoman.mcp import protocol
 from dragoman.mcp.definitions import Definition, Pin, Pins, read_definitions, write_headers, write_value
 from dragoman.mcp.protocol import (
@@ -268,6 +269,7 @@ APPROVE = "approve it with `dragoman approvals mcp approve {key}`, then start ag
 _MOST_PROBLEMS = 50
 _MOST_CHECKS = 50
 _HIDDEN = "[redacted]"
+_log = get_log("mcp")
 
 
 class Connection:
@@ -411,6 +413,7 @@ class Connection:
             raise
         session.listen()
         self.version = session.version
+        _log.info("%s: connected, protocol %s, %d tools", self.server.name, self.version, len(self.definitions))
         return session
 
     async def _check(self, session: Session) -> None:
@@ -485,8 +488,10 @@ class Connection:
             self._note(f"{self.server.name} wrote: {said}")
 
     def _note(self, problem: str) -> None:
-        if len(self._problems) < _MOST_PROBLEMS:
-            self._problems[self._hide(clean_line(problem, 1500))] = None
+        shown = self._hide(clean_line(problem, 1500))
+        if len(self._problems) < _MOST_PROBLEMS and shown not in self._problems:
+            self._problems[shown] = None
+            _log.warning("%s", shown)
 
     def _hide(self, text: str) -> str:
         for secret in self.server.secrets():

@@ -251,7 +251,6 @@ class Toolbox:
             unpack=False,
             description=description,
             read_only=read_only,
-            parallel_safe=read_only,
             repeatable=read_only or (is_trusted and definition.hints.get("idempotentHint") is True),
             metadata=metadata,
         )

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, reduce
 from importlib.resources import files
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, structs
 
+from dragoman.entry_points import EntryPoint, find_entry_points
 from dragoman.errors import ConfigError, UnknownModel, UnknownProvider, nearest
 from dragoman.providers.endpoint import Endpoint, read_quirks, settle
 from dragoman.providers.facts import Facts
@@ -29,6 +30,7 @@ from dragoman.providers.provider import (
     from_mapping,
     normalise_base_url,
 )
+from dragoman.wire import registry as wire_registry
 from dragoman.wire.quirks import DEFAULTS, Quirks
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -141,8 +143,10 @@ def check_profile(profile: Profile) -> None:
 
 def _check_wires(where: str, wires: Iterable[str]) -> None:
     for wire in wires:
-        if wire not in WIRES and wire != OWN:
-            raise ConfigError(f"{where}: there is no wire {wire!r}", hint=f"wires are {', '.join(WIRES)}")
+        if wire != OWN and not wire_registry.knows(wire, installed=True):
+            raise ConfigError(
+                f"{where}: there is no wire {wire!r}", hint=f"wires are {', '.join(wire_registry.names())}"
+            )
 
 
 def _check_flags(where: str, quirks: Row, wire_quirks: Mapping[str, Row]) -> None:
@@ -165,15 +169,6 @@ ENTRY_POINTS = "dragoman.providers"
 _TABLES = ("providers", "profiles")
 
 
-class EntryPoint(Protocol):
-    """What `importlib.metadata` returns for an installed package with a provider."""
-
-    @property
-    def name(self) -> str: ...
-
-    def load(self) -> Any: ...
-
-
 class Registry(Struct, frozen=True):
     """The known providers and profiles, and the problems of those that could not be loaded."""
 
@@ -185,10 +180,7 @@ class Registry(Struct, frozen=True):
     def default(cls, entry_points: Iterable[EntryPoint] | None = None) -> Registry:
         """Return the rows that ship with the package, and those of installed packages (group `dragoman.providers`)."""
         if entry_points is None:
-            # To search all installed packages is slow, so it is done only for an unknown name.
-            from importlib import metadata
-
-            entry_points = metadata.entry_points(group=ENTRY_POINTS)
+            entry_points = find_entry_points(ENTRY_POINTS)
         return reduce(cls._with_entry_point, entry_points, shipped())
 
     # ---- looking up ---------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ gateway, and the checks of Host and Origin keep web pages out: a page in a brows
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import socket
@@ -17,9 +16,9 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
 from dragoman.errors import ConfigError
+from dragoman.logs import get_log
 from dragoman.paths import expand, require_folder, state_folder
 from dragoman.providers.prices import Prices
-from dragoman.secrets import scrub
 from dragoman.server.asgi import HttpCall
 from dragoman.server.keys import KEY_HEADERS, KEYS_FILE, ClientKey, KeyRing, digest_of, read_key_header
 from dragoman.server.quotas import EVERYTHING, USAGE_FILE, Permit, Quotas, estimate_tokens
@@ -38,7 +37,6 @@ _read_host = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+))(?::
 _is_bad_path = re.compile(r"[\x00-\x1f\x7f\\?#]|/\.{1,2}(?:/|\Z)|\A(?!/)").search
 _is_bad_query = re.compile(r"[^\x21-\x7e]").search
 _is_header_list = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{0,1000}").fullmatch
-_looks_secret = re.compile(r"[\w+/=-]{20}").search
 
 
 def is_loopback(host: str) -> bool:
@@ -262,12 +260,4 @@ def _take_query_key(call: HttpCall) -> str:
     return keys[0] if len(keys) == 1 else ""
 
 
-def hide_secrets(record: logging.LogRecord) -> bool:
-    """Hide keys in a record of the log. Most lines have no word that is long enough to be one."""
-    text = record.getMessage()
-    if _looks_secret(text):
-        record.msg, record.args = scrub(text), None
-    return True
-
-
-logging.getLogger("dragoman.server").addFilter(hide_secrets)
+get_log("server")

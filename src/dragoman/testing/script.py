@@ -243,9 +243,10 @@ class ScriptedModel:
     `replies` are used one after another; `dragoman.testing.script` describes the possible values. `loop=True` starts
     again at the end; otherwise a request without a reply is an AssertionError that shows the request. `wire` is the
     wire of `endpoint()`; a request on another wire is answered on that one. With `native=False` calls are written as
-    text in `format`. `pieces` splits the bytes of a stream, `deltas` is the number of characters in one
-    event. `usage` is reported with every reply that has none. An empty request uses no reply: it is answered 400 on
-    `wire`, and 404 elsewhere, as `dragoman.client.detect` expects it from a server.
+    text in `format`. `pieces` splits the bytes of a stream, `deltas` is the number of characters in one event. `usage`
+    is reported with every reply that has none. `name` is the name of the model; an agent that has several scripted
+    models distinguishes them by it. An empty request uses no reply: it is answered 400 on `wire`, and 404 elsewhere, as
+    `dragoman.client.detect` expects it from a server.
     """
 
     def __init__(
@@ -259,8 +260,10 @@ class ScriptedModel:
         pieces: Pieces = "frames",
         deltas: int = 16,
         usage: Usage = NO_USAGE,
+        name: str = "scripted",
     ) -> None:
         self._script = as_script(replies)
+        self._name = name
         self._wire = wire
         self._native = native
         self._format = format
@@ -295,9 +298,9 @@ class ScriptedModel:
         if self.left:
             raise AssertionError(f"{self.left} of {len(self._script)} scripted replies were not used")
 
-    def endpoint(self, model: str = "scripted", **settings: Any) -> Endpoint:
+    def endpoint(self, model: str = "", **settings: Any) -> Endpoint:
         """Return the endpoint for an agent that uses this transport; it needs no key."""
-        return scripted_endpoint(self._wire, self._native, model=model, format=self._format, **settings)
+        return scripted_endpoint(self._wire, self._native, model=model or self._name, format=self._format, **settings)
 
     # ---- the transport ------------------------------------------------------------------------------------------
 

@@ -10,7 +10,18 @@ from __future__ import annotations
 from dragoman.tools.calls import BoundCall, bind, run_async, run_sync
 from dragoman.tools.functions import Context, Options, ToolContext, tool_from_function
 from dragoman.tools.objects import gather, tool, tool_from, tool_from_mcp, tool_from_object, tool_from_schema, tools_in
-from dragoman.tools.results import MAX_OUTPUT, Answer, Error, Halt, Ok, answer_async, answer_sync, to_answer, to_result
+from dragoman.tools.results import (
+    MAX_OUTPUT,
+    Answer,
+    Error,
+    Halt,
+    Ok,
+    Retry,
+    answer_async,
+    answer_sync,
+    to_answer,
+    to_result,
+)
 
 __all__ = [
     "MAX_OUTPUT",
@@ -21,6 +32,7 @@ __all__ = [
     "Halt",
     "Ok",
     "Options",
+    "Retry",
     "ToolContext",
     "answer_async",
     "answer_sync",

@@ -454,7 +454,8 @@ def with_options(tool: Tool, options: Traits) -> Tool:
         repeatable = tool.repeatable or read_only
     return replace(
         tool,
-        parallel_safe=bool(options.get("parallel_safe", tool.parallel_safe)),
+        # Calls that change nothing do not disturb one another.
+        parallel_safe=bool(options.get("parallel_safe", tool.parallel_safe or read_only)),
         read_only=read_only,
         metadata=metadata,
         repeatable=bool(repeatable),

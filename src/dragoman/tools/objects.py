@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
@@ -206,14 +206,34 @@ def _from_mapping(value: Mapping[str, Any]) -> Tool:
 
 
 def gather(values: Iterable[Any]) -> list[Tool]:
-    """Return the tools of a run. Raises InvalidTool for two tools with the same name."""
+    """Return the tools of a run, also those of a toolbox. Raises InvalidTool for two tools with the same name."""
     found: dict[str, Tool] = {}
-    for value in values:
+    for value in _unpack(values):
         made = tool_from(value)
         if made.name in found:
             raise InvalidTool(f"two tools are named {made.name!r}", hint='rename one of them: tool(name="...")')
         found[made.name] = made
     return list(found.values())
+
+
+def _unpack(values: Any) -> Iterator[Any]:
+    """Return the values of a list, and the tools of each toolbox: an object with a list `tools`, such as of MCP."""
+    if _is_toolbox(values):
+        values = values.tools
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InvalidTool(f"tools is a list, not {type(values).__name__}", hint="write tools=[...], also for one tool")
+    for value in values:
+        if _is_toolbox(value):
+            yield from value.tools
+        elif not isinstance(value, type) and hasattr(value, "identity") and hasattr(value, "secrets"):
+            hint = "connect to it first: with dragoman.mcp.connect([server]) as box: Agent(..., tools=box)"
+            raise InvalidTool(f"{value!r} is an MCP server, and no tool"[:200], hint=hint)
+        else:
+            yield value
+
+
+def _is_toolbox(value: Any) -> bool:
+    return not isinstance(value, Mapping | type) and isinstance(getattr(value, "tools", None), list)
 
 
 def tools_in(namespace: Mapping[str, Any]) -> list[Tool]:
@@ -241,8 +261,9 @@ def tool(function: Any = None, /, **options: Unpack[Options]) -> Any:
     from the annotations, the descriptions from the docstring. Options:
 
     - `name`, `description`: instead of the function's own
-    - `parallel_safe`: it may run in parallel with other calls (default: no)
-    - `read_only`: it changes nothing; `repeatable`: a second run does no harm (default: as `read_only`)
+    - `read_only`: it changes nothing
+    - `parallel_safe`: it may run in parallel with other calls (default: as `read_only`)
+    - `repeatable`: a second run does no harm (default: as `read_only`)
     - `timeout`: seconds for one call; `max_output`: the limit of a result for the model, in characters
     - `requires_approval`: each call needs an approval; `exec`: it acts on the system (more calls need an approval)
     - `context`: the parameter that takes the context, if its annotation does not say so

@@ -1,4 +1,4 @@
-"""Results of tools: `Ok`, `Error`, `Halt` and `Finished`, images and files, truncation, and conversion to answers."""
+"""Results of tools: `Ok`, `Error`, `Retry`, `Halt`, `Finished`, images, files, truncation, conversion to answers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dragoman.tools.json_values import json_text, plain, shown, whole
 from dragoman.types import File, Image, Text, Tool, ToolCall, ToolResult
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a tool may return besides a plain value: `Ok`, `Error`, `Halt` and `Finished`.
+# What a tool may return besides a plain value: `Ok`, `Error`, `Retry`, `Halt` and `Finished`.
 #
-# A tool can return or raise `Error` and `Halt`.
+# A tool can return or raise `Error`, `Retry` and `Halt`.
 
 
 class Ok(Struct, frozen=True):
@@ -38,6 +38,20 @@ class Error(ToolFailed):
         self.reason = str(reason)
         self.retryable = retryable
         self.data = data
+
+
+class Retry(ModelMistake):
+    """Ask the model to call the tool again: the reason says what to change. A validator rejects an answer with it.
+
+    `Limits.repairs` limits how often in a row a tool may ask for that. A call that cannot succeed is an `Error`.
+    """
+
+    def __init__(self, reason: object = "") -> None:
+        super().__init__(str(reason))
+        self.reason = str(reason)
+
+    def to_model(self) -> str:
+        return f"{self.reason or 'The call did not work.'}\nPlease call the tool again, with that corrected."
 
 
 class Halt(Exception):

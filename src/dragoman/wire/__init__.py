@@ -21,7 +21,7 @@ from dragoman.wire.eventstream import EventStreamDecoder, Frame, FrameBroken
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import Line, LineBroken, LineDecoder, SseBroken, SseDecoder, SseEvent
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.registry import WireRow, get, names, register
+from dragoman.wire.registry import WireRow, get, load_installed, names, register
 
 __all__ = [
     "Codec",
@@ -41,6 +41,7 @@ __all__ = [
     "eventstream",
     "framing",
     "get",
+    "load_installed",
     "names",
     "register",
 ]

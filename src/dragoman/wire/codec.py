@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.errors import InvalidTool
+from dragoman.errors import ConfigError, InvalidTool
 from dragoman.events import Event
 from dragoman.replies import fold
 from dragoman.stage import Stage
@@ -28,7 +28,7 @@ from dragoman.types import (
 )
 from dragoman.wire.aliases import Aliases, Namer, NameRule
 from dragoman.wire.failures import Loss
-from dragoman.wire.framing import SseDecoder
+from dragoman.wire.framing import LineDecoder, SseDecoder
 from dragoman.wire.history import SHARED, History, HistoryRules, arrange, spread
 from dragoman.wire.options import WIRES
 from dragoman.wire.quirks import DEFAULTS, Quirks
@@ -292,6 +292,15 @@ class ReplyStream:
         for frame in frames:
             events += self._reader.read(frame)
         return events
+
+    def feed_chunk(self, chunk: Any) -> list[Event]:
+        """Take a chunk of a stream as another client gives it: a dict, or an object with `model_dump`."""
+        if hasattr(chunk, "model_dump"):
+            chunk = chunk.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        if not isinstance(self._framing, SseDecoder | LineDecoder):
+            raise ConfigError("the frames of this wire are binary", hint="feed the bytes of the stream")
+        data = msgspec.json.encode(chunk)
+        return self.feed(data + b"\n" if isinstance(self._framing, LineDecoder) else b"data: " + data + b"\n\n")
 
     def close(self) -> list[Event]:
         """The body ended as its transport announced it."""

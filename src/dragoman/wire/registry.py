@@ -5,10 +5,13 @@ This is the only list of the wires. A codec is imported on first use.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
+from typing import Any
 
 from msgspec import Struct
 
+from dragoman.entry_points import EntryPoint, load_entry_points
 from dragoman.errors import ConfigError, UnknownProvider
 from dragoman.wire.codec import Codec
 from dragoman.wire.quirks import DEFAULTS, Quirks
@@ -59,16 +62,44 @@ def names() -> list[str]:
     return list(ROWS)
 
 
-def knows(name: str) -> bool:
-    """Whether there is a wire with this name."""
-    return name in ROWS or name in _ALIASES
+ENTRY_POINTS = "dragoman.wires"
+_problems: list[tuple[str, ...]] = []
+
+
+def knows(name: str, *, installed: bool = False) -> bool:
+    """Whether there is a wire with this name; with `installed`, wires of other installed packages count too."""
+    if name in ROWS or name in _ALIASES:
+        return True
+    if not installed:
+        return False
+    if not _problems:
+        load_installed()
+    return name in ROWS
+
+
+def load_installed(points: Iterable[EntryPoint] | None = None) -> tuple[str, ...]:
+    """Register the wires of installed packages (group `dragoman.wires`). Return the problems.
+
+    A value is the class of a codec with its row: `class Acme(Codec): row = WireRow("Acme", r"/acme$")`. An unknown name
+    of a wire calls this function.
+    """
+    _problems.append(load_entry_points(ENTRY_POINTS, _take, points))
+    return _problems[-1]
+
+
+def _take(codec: Any) -> None:
+    row = getattr(codec, "row", None)
+    if not isinstance(codec, type) or not issubclass(codec, Codec) or not isinstance(row, WireRow):
+        raise ConfigError(f"{codec!r} is not the class of a codec with a WireRow as `row`"[:200])
+    register(codec, row)
 
 
 def get(name: str, quirks: Quirks = DEFAULTS) -> Codec:
     """Return the codec of a wire, for an endpoint with these quirks."""
     key = _ALIASES.get(name, name)
-    if key not in ROWS:
-        raise UnknownProvider(name, names(), hint=f"the wires are {', '.join(names())}")
+    if not knows(key, installed=True):
+        problems = "".join(f"; {each}" for found in _problems for each in found)
+        raise UnknownProvider(name, names(), hint=f"the wires are {', '.join(names())}{problems}")
     codec: type[Codec] | None = _registered.get(key)
     if codec is None:
         codec = _loaded.get(key)

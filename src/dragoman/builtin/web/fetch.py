@@ -401,7 +401,7 @@ def _make_tool(settings: _Settings) -> Tool:
         return await _answer(settings, url, offset, raw, context)
 
     metadata = {"class": "fetch", "family": "fetch", "origin": "builtin"}
-    options = Options(parallel_safe=True, read_only=True, timeout=settings.timeout + 5.0, metadata=metadata)
+    options = Options(read_only=True, timeout=settings.timeout + 5.0, metadata=metadata)
     return msgspec.structs.replace(tool_from_function(web_fetch, options), inspect=inspect_url)
 
 

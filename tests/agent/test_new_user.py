@@ -1,0 +1,220 @@
+"""What a new user meets: each habit of other libraries works here, or one line says what to write instead.
+
+Each test has the number of a line of the list of trials. The details are tested where the part is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import inspect
+import json
+import logging
+import tomllib
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.agent.runs import agent
+
+import dragoman
+from dragoman import Agent, Connection, Context, Image, Message, RunFailed, Text, mcp, providers, wire
+from dragoman.agent.events import ToolEnded
+from dragoman.client.http.addresses import read_address, read_proxies
+from dragoman.client.retry import Retries
+from dragoman.errors import ConfigError, DragomanError, InvalidTool, MissingKey
+from dragoman.testing import ScriptedModel, call, thinking
+from dragoman.types import Failure, Reply, Tool
+
+DOWN: dict[str, Any] = {
+    "base_url": "http://127.0.0.1:9",
+    "connection": Connection(retries=Retries(attempts=1), environment={}),
+}
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dragoman.tool(read_only=True)
+def look(place: str) -> str:
+    """Look at a place."""
+    return f"{place} is fine"
+
+
+def explain(act: Callable[[], object], kind: type[BaseException] = DragomanError) -> str:
+    """The message and the hint of the error that a mistake gives."""
+    with pytest.raises(kind) as caught:
+        act()
+    return "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+
+
+def test_d1_a_failed_run_raises_with_a_hint() -> None:
+    for act in (lambda: Agent("ollama:x", **DOWN).run("hi"), lambda: asyncio.run(Agent("ollama:x", **DOWN).arun("hi"))):
+        told = explain(act, RunFailed)
+        assert "nothing listens there" in told and "hint: check the address" in told
+    assert Agent("ollama:x", **DOWN).run("hi", check=False).outcome.kind == "provider_failed"
+    unauthorized = agent([Failure("unauthorized", "wrong key", 401)])
+    assert "check the key" in explain(lambda: unauthorized.run("hi"), RunFailed)
+
+
+def test_d2_unknown_keywords_raise_and_name_the_nearest() -> None:
+    for name, near in {"temperatur": "temperature", "max_token": "max_tokens"}.items():
+        assert f"did you mean {near!r}" in explain(
+            lambda name=name: dragoman.ask("ollama:x", "hi", **{name: 1}), TypeError
+        )
+
+
+def test_d3_types_reach_the_tools_and_the_result() -> None:
+    @dataclass
+    class Deps:
+        name: str
+
+    @dragoman.tool
+    def who(context: Context[Deps]) -> str:
+        """Who is it?"""
+        return context.data.name
+
+    runs: Agent[Deps] = agent([call("who"), "Ada"], who)
+    assert runs.run("hi", data=Deps("Ada")).results[0].content == "Ada"
+
+
+def test_d4_the_agent_has_three_values_for_rare_settings() -> None:
+    names = list(inspect.signature(Agent.__init__).parameters)
+    assert len(names) <= 23 and {"connection", "safety", "context"} <= set(names)
+    assert "write safety=Safety(trust=...)" in explain(lambda: Agent("ollama:x", trust="strict"), TypeError)  # type: ignore[call-arg]
+
+
+def test_d5_a_compatible_server_of_ones_own_uses_the_chat_wire_and_native_calls_first() -> None:
+    for model in ("openai:mine", "custom:mine"):
+        endpoint = providers.resolve(model, base_url="http://127.0.0.1:9/v1")
+        assert (endpoint.wire, endpoint.capabilities.native_tool_calls) == ("openai_chat", True)
+
+
+def test_d6_images_are_bytes_base64_or_a_path(tmp_path: Path) -> None:
+    data = b"\x89PNG\r\n\x1a\n" + bytes(8)
+    (tmp_path / "a.png").write_bytes(data)
+    for image in (Image(data=data), Image.from_path(tmp_path / "a.png")):
+        model = ScriptedModel(["A picture."])
+        Agent(model).run(["What is this?", image])
+        assert base64.b64encode(data).decode() in json.dumps(model.bodies[0]) and "b'" not in json.dumps(
+            model.bodies[0]
+        )
+
+
+def test_d7_a_bug_in_a_tool_is_found_in_three_places(caplog: pytest.LogCaptureFixture) -> None:
+    def divide(by: int) -> float:
+        """Divide."""
+        return 1 / by
+
+    seen: list[str] = []
+    runs = agent([call("divide", by=0), "done"], divide)
+    result = runs.run("hi", on_event=lambda event: seen.append(event.error) if isinstance(event, ToolEnded) else None)
+    (problem,) = [each.message for each in result.problems if each.kind == "tool_raised"]
+    (logged,) = [record for record in caplog.records if record.name == "dragoman.tools"]
+    assert logged.levelno == logging.ERROR
+    for place in (*seen, problem, logged.getMessage()):
+        assert "return 1 / by" in place and "ZeroDivisionError" in place
+
+
+def test_d8_hints_are_in_tracebacks() -> None:
+    try:
+        Agent("nosuch:model")
+    except DragomanError as problem:
+        assert "hint: " in "".join(traceback.format_exception(problem))
+
+
+def test_d9_a_fallback_without_a_key_is_found_at_once() -> None:
+    told = explain(lambda: Agent("ollama:x", fallbacks=["openai:y"], connection=Connection(environment={})), MissingKey)
+    assert "the fallback openai:y cannot be used" in told and 'Connection(keys={"openai": ...})' in told
+
+
+def test_d10_mcp_servers_and_toolboxes_are_taken_or_explained() -> None:
+    server = mcp.StdioServer("clock", ["no-such-program"])
+    assert "dragoman.mcp.connect([server])" in explain(lambda: Agent("ollama:x", tools=[server]), InvalidTool)
+    with mcp.connect([]) as box:
+        for tools in (box, [box], [look, box]):
+            assert Agent("ollama:x", tools=tools).tools.names in ((), ("look",), ["look"], [])  # type: ignore[arg-type]
+    assert "mcp:server/* for all of them" in explain(lambda: Agent("ollama:x", allow=["mcp:*"]), ConfigError)
+    assert "tools=[...]" in explain(lambda: Agent("ollama:x", tools=look), InvalidTool)  # type: ignore[arg-type]
+
+
+def test_d11_messages_models_wires_and_plain_tools() -> None:
+    assert Message("user", "hi").text == Message.user("hi").text == "hi"  # type: ignore[arg-type]
+    assert "the roles are" in explain(lambda: agent(["x"]).run(Message("usr", [Text("hi")])))  # type: ignore[arg-type]
+    assert "texts, images and files" in explain(lambda: agent(["x"]).run(Message("user", [5])))  # type: ignore[list-item]
+    result = agent(["hello"]).run("hi")
+    stored = msgspec.json.encode(result.messages)
+    assert msgspec.json.decode(stored, type=list[Message]) == result.messages
+    assert "msgspec.json.encode(result.messages)" in (ROOT / "docs/concepts/agent.md").read_text(encoding="utf-8")
+    model = ScriptedModel(lambda request: f"you said {request.messages[-1].text}")
+    assert Agent(model).run("hi").text == "you said hi"
+    assert "ScriptedModel" in explain(lambda: Agent(lambda request: Reply(Message.assistant("hi"))))  # type: ignore[arg-type]
+    assert callable(wire.register)
+    plain = Tool("add", parameters={"type": "object"}, run=lambda arguments: sum(arguments["numbers"]))
+    assert agent([call("add", numbers=[1, 2]), "3"], plain).run("hi").results[0].content == "3"
+
+
+def test_d12_the_text_stream_is_the_text_alone() -> None:
+    runs = agent([[thinking("Let me see. "), "I look. ", call("look", place="Oslo")], "It is fine."], look)
+    assert "".join(runs.stream("hi").text_stream()) == "I look. It is fine."
+    page = (ROOT / "docs/concepts/agent.md").read_text(encoding="utf-8")
+    assert "match event:" in page and "text_stream()" in page
+
+
+def test_d13_a_first_run_is_rehearsed_without_side_effects() -> None:
+    """The imports are counted in tests/agent/test_first_run.py."""
+    seen: list[str] = []
+    model = ScriptedModel(["x"], wire="cohere")
+    Agent(
+        model, [look], listeners=[lambda run_id, event: seen.append(run_id)], safety=dragoman.Safety(policy=seen.append)
+    )  # type: ignore[arg-type]
+    assert (model.requests, seen) == ([], [])
+
+
+def test_d14_the_proxies_of_the_environment_count_and_never_for_this_machine() -> None:
+    environment = {"HTTPS_PROXY": "http://proxy.invalid:3128", "NO_PROXY": "internal.invalid"}
+    urls = ("https://api.openai.com/v1", "https://internal.invalid/v1", "https://127.0.0.1/v1")
+    proxies = read_proxies("env", environment)
+    assert proxies is not None
+    assert [proxies.find(read_address(url)) is not None for url in urls] == [True, False, False]
+
+
+def test_d15_read_only_tools_run_together_unless_said_otherwise() -> None:
+    assert look.__dragoman_tool__.parallel_safe
+    for made in (
+        dragoman.tool(read_only=True, parallel_safe=False)(lambda_named()).__dragoman_tool__,
+        Tool("x", read_only=True, parallel_safe=False),
+        dragoman.tools.tool_from({"name": "x", "read_only": True, "parallel_safe": False}),
+        Tool("x"),
+    ):
+        assert not made.parallel_safe
+    assert Tool("x", read_only=True).parallel_safe
+    assert dragoman.tools.tool_from({"name": "x", "read_only": True}).parallel_safe
+
+
+def lambda_named() -> Callable[[], str]:
+    def now() -> str:
+        """The time."""
+        return "noon"
+
+    return now
+
+
+def test_d16_caching_models_tokens_and_rates() -> None:
+    model = ScriptedModel(["hello"], wire="anthropic")
+    Agent("anthropic:claude-x", [look], key="k", connection=Connection(transport=model)).run("hi")
+    assert "cache_control" in json.dumps(model.bodies[0])
+    assert all(callable(getattr(dragoman.client, name)) for name in ("list_models", "count_tokens", "RateLimiter"))
+
+
+def test_d17_a_prompt_without_tools_stays_as_it_is() -> None:
+    assert dragoman.augment_system_prompt("Be kind.", []) == "Be kind."
+    assert "look" in dragoman.augment_system_prompt("Be kind.", [look])
+
+
+def test_d18_tests_have_a_time_limit_and_are_deterministic() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    assert settings["timeout"] <= 300
+    assert "derandomize=True" in (ROOT / "tests/conftest.py").read_text(encoding="utf-8")
