@@ -85,7 +85,9 @@ def _attempt_line(attempt: Attempt) -> str:
 # ---- examining an endpoint -------------------------------------------------------------------------------------------
 
 NO_ANSWER = 4
-_STYLES = {"works": "green", "broken": "bold red", "absent": "yellow", "unknown": "dim"}
+_STYLES = {"works": "green", "handled": "cyan", "broken": "bold red", "absent": "yellow", "unknown": "dim"}
+_WIDE = 72
+"""The width below which a finding takes several lines."""
 _NO_TARGET = "name one: dragoman doctor provider:model, or dragoman doctor http://127.0.0.1:8080"
 
 
@@ -261,13 +263,19 @@ class DoctorRun:
                 self._print_finding(step)
 
     def _print_finding(self, finding: Finding) -> None:
-        name = finding.probe.replace("_", " ")
-        style = _STYLES[finding.verdict]
-        self._screen.line("  ", (f"{finding.verdict:8}", style), f" {name:21}", finding.summary)
-        if finding.verdict in ("broken", "absent") and finding.evidence:
-            self._screen.line(" " * 32, (finding.evidence, "dim"))
+        verdict = (f"{finding.verdict:8}", _STYLES[finding.verdict])
+        name, indent = finding.probe.replace("_", " "), " " * 32
+        if self._screen.width is not None and self._screen.width < _WIDE:
+            indent = " " * 4
+            self._screen.line(verdict, f" {name}")
+            self._screen.line(indent, finding.summary)
+        else:
+            self._screen.line("  ", verdict, f" {name:21}", finding.summary)
+        if finding.verdict in ("handled", "broken", "absent") and finding.evidence:
+            self._screen.line(indent, (finding.evidence, "dim"))
         if finding.fix:
-            self._screen.line(" " * 32, ("fix: ", "bold"), finding.fix)
+            is_advice = finding.verdict in ("broken", "unknown")
+            self._screen.line(indent, ("fix: ", "bold") if is_advice else ("note: ", "dim"), finding.fix)
 
     def _finish(self, endpoint: Endpoint) -> int:
         report = self.report
@@ -290,6 +298,8 @@ class DoctorRun:
         number = len(report.faults)
         are = "is" if number == 1 else "are"
         faults = f"{count(number, 'thing')} {are} broken" if number else "nothing is broken"
+        deviations = sum(finding.verdict == "handled" for finding in report.findings)
+        faults += f"; dragoman handles {count(deviations, 'deviation')}" if deviations else ""
         self._spinner.hide()
         self._screen.line()
         self._screen.line((faults if answered else "it did not answer", "bold"), f" ({spent}{cost})")
@@ -344,8 +354,8 @@ Examples:
 
 \b
 Exit codes:
-  0    everything that the endpoint offers works
-  1    something is broken, or the sandbox is not effective
+  0    nothing needs to be done: everything works, or dragoman handles it
+  1    something is broken, and the output says what to do, or the sandbox is not effective
   2    usage error: unknown provider, missing key, no server at that address
   4    the endpoint did not answer
   130  interrupted by Ctrl-C; nothing was saved
