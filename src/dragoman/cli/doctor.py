@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +34,7 @@ from dragoman.doctor import (
     examine,
 )
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.providers import Endpoint
+from dragoman.providers import Endpoint, Facts
 from dragoman.sandbox.detection import Attempt, ProbeReport
 from dragoman.secrets.exchanges import RequestRedactor
 
@@ -85,6 +85,7 @@ def _attempt_line(attempt: Attempt) -> str:
 # ---- examining an endpoint -------------------------------------------------------------------------------------------
 
 NO_ANSWER = 4
+_TOKENS = 1024
 _STYLES = {"works": "green", "handled": "cyan", "broken": "bold red", "absent": "yellow", "unknown": "dim"}
 _WIDE = 72
 """The width below which a finding takes several lines."""
@@ -97,10 +98,37 @@ class DoctorOptions(Struct, frozen=True, kw_only=True):
     target: Annotated[
         str | None, typer.Argument(metavar="[URL|PROVIDER:MODEL]", help="The endpoint to examine.", show_default=False)
     ] = None
-    model: Annotated[
-        str,
-        typer.Option("--model", "-m", metavar="NAME", help="The model, if the target is a URL.", show_default=False),
-    ] = ""
+    models: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="NAME",
+            help="The model, if the target is a URL. With --tools: a model to compare; may be repeated.",
+            show_default=False,
+        ),
+    ] = ()
+    tools: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--tools",
+            "-t",
+            metavar="SOURCE",
+            help="Compare models on these tools, which do not run: file.py, package.module or entry:NAME. May be "
+            "repeated.",
+            show_default=False,
+        ),
+    ] = ()
+    cases: Annotated[
+        str | None,
+        typer.Option(
+            "--cases",
+            metavar="FILE",
+            help="Tasks for --tools, and the calls that are right for them: JSON lines, JSON or TOML. Without it, a "
+            "list CASES in the file of tools; without that, one simple task for each tool.",
+            show_default=False,
+        ),
+    ] = None
     base_url: Annotated[
         str, typer.Option("--base-url", metavar="URL", help="The base URL of the provider.", show_default=False)
     ] = ""
@@ -111,9 +139,21 @@ class DoctorOptions(Struct, frozen=True, kw_only=True):
         str, typer.Option("--key-env", metavar="NAME", help="The variable that contains the key.", show_default=False)
     ] = ""
     quick: Annotated[bool, typer.Option("--quick", help="Run only the most important probes.")] = False
-    tokens: Annotated[int, typer.Option("--tokens", metavar="N", help="The maximum tokens of a reply.", min=32)] = 1024
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--tokens",
+            metavar="N",
+            help="The maximum tokens of a reply; default: 1024, and with --tools no maximum.",
+            min=32,
+            show_default=False,
+        ),
+    ] = None
     seconds: Annotated[
-        float, typer.Option("--seconds", metavar="N", help="The maximum time of one request.", min=1)
+        float,
+        typer.Option(
+            "--seconds", metavar="N", help="The maximum time of one request; with --tools of one case.", min=1
+        ),
     ] = 120.0
     no_save: Annotated[bool, typer.Option("--no-save", help="Do not save the findings.")] = False
     forget: Annotated[bool, typer.Option("--forget", help="Delete the saved findings, and send nothing.")] = False
@@ -121,13 +161,13 @@ class DoctorOptions(Struct, frozen=True, kw_only=True):
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False
 
 
-class DoctorRun:
-    """One examination of an endpoint: finds the endpoint, probes it, prints and saves the findings."""
+class EndpointFinder:
+    """Finds the endpoints that the options of the command and the settings name."""
 
     def __init__(self, options: DoctorOptions, environment: Mapping[str, str]) -> None:
         self.options = options
-        self._key = environment.get(options.key_env, "").strip() or None if options.key_env else None
-        if options.key_env and self._key is None:
+        self.key = environment.get(options.key_env, "").strip() or None if options.key_env else None
+        if options.key_env and self.key is None:
             raise ConfigError(
                 f"{options.key_env} is not set", hint="--key-env names the variable that contains the key"
             )
@@ -135,102 +175,49 @@ class DoctorRun:
         self.warnings = list(self.config.warnings)
         self.registry = self.config.registry()
         keys = keys_by_variable(self.config, self.registry, environment, self.warnings)
-        self._environment = {**environment, **keys}
-        path = learned_file(environment)
-        self._facts = FileFacts(path, "doctor") if path is not None else None
-        self._screen = Screen()
-        self._spinner = Spinner(_open_console, shown=not options.as_json)
-        self.report: Report | None = None
+        self.environment = {**environment, **keys}
+        self.spinner = Spinner(_open_console, shown=not options.as_json)
 
-    def run(self) -> int:
-        """Examine the endpoint, and return the exit code."""
-        with asyncio.Runner() as runner:
-            return runner.run(self._run_until_interrupted())
-
-    async def _run_until_interrupted(self) -> int:
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(self._examine())
-        with InterruptHandler(loop, task.cancel, self._spinner.hide) as handler:
-            try:
-                return await task
-            except asyncio.CancelledError:
-                print("interrupted; nothing was saved", file=sys.stderr)
-                return SIGNAL_BASE + (handler.signal_number or signal.SIGINT)
-            finally:
-                self._spinner.hide()
-
-    async def _examine(self) -> int:
-        endpoint = await self._find_endpoint()
-        if self.options.forget:
-            return self._forget(endpoint)
-        subject = admit(endpoint, quick=self.options.quick, tokens=self.options.tokens)
-        if not self.options.as_json:
-            name = f"{endpoint.provider.name}:{endpoint.model}"
-            self._screen.line((name, "bold"), f" at {RequestRedactor().address(endpoint.base_url)} ({endpoint.wire})")
-            limit = count_requests(subject)
-            self._screen.line(f"at most {limit} requests of at most {self.options.tokens} tokens each")
-            self._screen.line()
-        transport = self._open_transport(endpoint)
-        prober = Prober(
-            subject.endpoint,
-            transport=transport,
-            key=self._key,
-            environment=self._environment,
-            timeouts=self.config.timeouts,
-            tokens=self.options.tokens,
-            seconds=self.options.seconds,
-        )
-        try:
-            async for step in examine(subject, prober, self.config.prices()):
-                self._handle_step(step)
-        finally:
-            await prober.close()
-            await transport.close()
-        return self._finish(endpoint)
-
-    def _open_transport(self, endpoint: Endpoint) -> Transport:
-        if endpoint.provider.transport or not self.config["proxy"]:
-            return open_transport(endpoint, self._environment)
-        from dragoman.client.http import HttpTransport
-
-        return HttpTransport(proxy=self.config["proxy"], environment=self._environment)
-
-    # ---- finding the endpoint ----------------------------------------------------------------------------------------
-
-    async def _find_endpoint(self) -> Endpoint:
-        """The endpoint that the options name. Facts from earlier examinations are not used."""
-        options = self.options
-        target = options.target or options.base_url or self.config["model"]
+    @property
+    def target(self) -> str:
+        """The name or the URL of the endpoint. Raises ConfigError without one."""
+        target: str = self.options.target or self.options.base_url or self.config["model"]
         if not target:
             raise ConfigError("there is no endpoint to examine", hint=_NO_TARGET)
+        return target
+
+    async def find(self, target: str, model: str = "", facts: Facts | None = None) -> Endpoint:
+        """The endpoint of a name or a URL. Without a model, it is the first one that the endpoint lists."""
+        options = self.options
         if "://" in target:
-            return await self._find_by_url(target)
+            return await self._find_by_url(target, model, facts)
         settings: dict[str, Any] = {"wire": options.wire, "base_url": options.base_url}
-        provider, model = self.registry.split(target, options.base_url)
-        model = options.model or model
+        provider, named = self.registry.split(target, options.base_url)
+        model = model or named
         row = self.registry.get(provider.partition("@")[0])
         if not model and not row.model:
             model = await self._first_model(self.registry.resolve(provider, "", **settings))
-        return self.registry.resolve(f"{provider}:{model or row.model}", **settings)
+        return self.registry.resolve(f"{provider}:{model or row.model}", facts=facts, **settings)
 
-    async def _find_by_url(self, url: str) -> Endpoint:
-        self._spinner.show(f"detecting the server at {url}")
+    async def _find_by_url(self, url: str, model: str, facts: Facts | None) -> Endpoint:
+        self.spinner.show(f"detecting the server at {url}")
         options = self.options
-        transport = self._open_transport(self.registry.resolve("custom", "", base_url=url))
+        transport = self.open_transport(self.registry.resolve("custom", "", base_url=url))
         try:
             found = await adetect(
                 url,
-                key=self._key,
+                key=self.key,
                 transport=transport,
-                environment=self._environment,
+                environment=self.environment,
                 registry=self.registry,
-                assume=(options.wire or "openai_chat") if options.model else "",
+                assume=(options.wire or "openai_chat") if model else "",
             )
         finally:
             await transport.close()
-        model = options.model or self._choose_model(found.models, found.base_url)
+        model = model or self._choose_model(found.models, found.base_url)
         wire = options.wire or found.wire
-        return self.registry.resolve(found.provider, model, base_url=found.urls.get(wire, found.base_url), wire=wire)
+        base_url = found.urls.get(wire, found.base_url)
+        return self.registry.resolve(found.provider, model, base_url=base_url, wire=wire, facts=facts)
 
     def _choose_model(self, listed: Sequence[ListedModel], where: str) -> str:
         model = choose_model(listed)
@@ -244,12 +231,90 @@ class DoctorRun:
         return model
 
     async def _first_model(self, endpoint: Endpoint) -> str:
-        transport = self._open_transport(endpoint)
+        transport = self.open_transport(endpoint)
         try:
-            listed = await alist_models(endpoint, key=self._key, transport=transport, environment=self._environment)
+            listed = await alist_models(endpoint, key=self.key, transport=transport, environment=self.environment)
         finally:
             await transport.close()
         return self._choose_model(listed, endpoint.provider.name)
+
+    def open_transport(self, endpoint: Endpoint) -> Transport:
+        if endpoint.provider.transport or not self.config["proxy"]:
+            return open_transport(endpoint, self.environment)
+        from dragoman.client.http import HttpTransport
+
+        return HttpTransport(proxy=self.config["proxy"], environment=self.environment)
+
+
+def run_until_interrupted(work: Callable[[], Coroutine[Any, Any, int]], spinner: Spinner, on_interrupt: Any) -> int:
+    """Run the work of a command, and return the exit code. `on_interrupt` is called after Ctrl-C and SIGTERM."""
+
+    async def run() -> int:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work())
+        with InterruptHandler(loop, task.cancel, spinner.hide) as handler:
+            try:
+                return await task
+            except asyncio.CancelledError:
+                spinner.hide()
+                on_interrupt()
+                return SIGNAL_BASE + (handler.signal_number or signal.SIGINT)
+            finally:
+                spinner.hide()
+
+    with asyncio.Runner() as runner:
+        return runner.run(run())
+
+
+class DoctorRun:
+    """One examination of an endpoint: finds the endpoint, probes it, prints and saves the findings."""
+
+    def __init__(self, finder: EndpointFinder, environment: Mapping[str, str]) -> None:
+        self._finder = finder
+        self.options = finder.options
+        path = learned_file(environment)
+        self._facts = FileFacts(path, "doctor") if path is not None else None
+        self._screen = Screen()
+        self._spinner = finder.spinner
+        self.report: Report | None = None
+
+    def run(self) -> int:
+        """Examine the endpoint, and return the exit code."""
+        return run_until_interrupted(
+            self._examine, self._spinner, lambda: print("interrupted; nothing was saved", file=sys.stderr)
+        )
+
+    async def _examine(self) -> int:
+        # Facts from earlier examinations are not used.
+        endpoint = await self._finder.find(self._finder.target, *self.options.models)
+        if self.options.forget:
+            return self._forget(endpoint)
+        tokens = self.options.tokens or _TOKENS
+        subject = admit(endpoint, quick=self.options.quick, tokens=tokens)
+        if not self.options.as_json:
+            name = f"{endpoint.provider.name}:{endpoint.model}"
+            self._screen.line((name, "bold"), f" at {RequestRedactor().address(endpoint.base_url)} ({endpoint.wire})")
+            limit = count_requests(subject)
+            self._screen.line(f"at most {limit} requests of at most {tokens} tokens each")
+            self._screen.line()
+        finder = self._finder
+        transport = finder.open_transport(endpoint)
+        prober = Prober(
+            subject.endpoint,
+            transport=transport,
+            key=finder.key,
+            environment=finder.environment,
+            timeouts=finder.config.timeouts,
+            tokens=tokens,
+            seconds=self.options.seconds,
+        )
+        try:
+            async for step in examine(subject, prober, finder.config.prices()):
+                self._handle_step(step)
+        finally:
+            await prober.close()
+            await transport.close()
+        return self._finish(endpoint)
 
     # ---- printing ----------------------------------------------------------------------------------------------------
 
@@ -339,6 +404,9 @@ The target is provider:model, a provider (the command uses its first model), or 
 its kind). Without a target, the command examines the model of the settings. It prints the number of requests first.
 Each request is small and uses temperature 0.
 
+With --tools, the command compares models on your own tools: for each model, in how many cases it called the right
+tool with the right arguments, the turns and the time of a case, and the cost. The tools do not run.
+
 The findings are saved in `learned.toml` in the configuration folder. `dragoman run` and `dragoman chat` use them.
 
 \b
@@ -350,6 +418,7 @@ Examples:
   dragoman doctor local                          the embedded model
   dragoman doctor openai:gpt-5 --json | jq '.findings[] | select(.verdict == "broken")'
   dragoman doctor ollama:qwen3 --forget          delete the saved findings
+  dragoman doctor --tools mine.py -m openai:gpt-5 -m ollama:qwen3 --cases cases.jsonl
   dragoman doctor --sandbox                      test the sandbox for commands on this machine
 
 \b
@@ -357,8 +426,8 @@ Exit codes:
   0    nothing needs to be done: everything works, or dragoman handles it
   1    something is broken, and the output says what to do, or the sandbox is not effective
   2    usage error: unknown provider, missing key, no server at that address
-  4    the endpoint did not answer
-  130  interrupted by Ctrl-C; nothing was saved
+  4    the endpoint did not answer; in a comparison: none did
+  130  interrupted by Ctrl-C; nothing was saved, and a comparison is partial
 """
 
 
@@ -370,9 +439,18 @@ app = typer.Typer(name="doctor", add_completion=False, rich_markup_mode=None)
 def doctor(*, options: DoctorOptions) -> int:
     if options.sandbox:
         return _examine_sandbox(as_json=options.as_json)
-    doctor_run = DoctorRun(options, os.environ)
-    print_warnings(doctor_run.warnings)
-    return doctor_run.run()
+    if options.cases and not options.tools:
+        raise ConfigError("--cases is for a comparison", hint="also give your tools: --tools mine.py")
+    if len(options.models) > 1 and not options.tools:
+        raise ConfigError("one model is examined at a time", hint="--tools mine.py compares models on your tools")
+    finder = EndpointFinder(options, os.environ)
+    if not options.as_json:
+        print_warnings(finder.warnings)
+    if options.tools:
+        from dragoman.cli.comparison import ComparisonRun
+
+        return ComparisonRun(finder).run()
+    return DoctorRun(finder, os.environ).run()
 
 
 def _examine_sandbox(*, as_json: bool) -> int:

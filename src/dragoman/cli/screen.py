@@ -156,6 +156,8 @@ class Screen:
 GAP = "  "
 _CONTINUED = "... "
 _NARROWEST = 20
+_LONGEST_WORD = 24
+"""A longer word is broken at the margin."""
 
 
 def print_row(console: Console, words: Iterable[tuple[str, str]], end: str = "\n") -> None:
@@ -164,7 +166,6 @@ def print_row(console: Console, words: Iterable[tuple[str, str]], end: str = "\n
     A terminal would continue a long line in its first column, where it could look like a line of its own. So the
     continuation is indented and marked.
     """
-    from rich.cells import chop_cells
     from rich.text import Text
 
     text = Text()
@@ -178,15 +179,30 @@ def print_row(console: Console, words: Iterable[tuple[str, str]], end: str = "\n
         return
     plain = text.plain
     indent = min(len(plain) - len(plain.lstrip()), 8) * " " + _CONTINUED
-    first = len(chop_cells(plain, max(console.width, _NARROWEST))[0])
-    offsets = [first]
-    for row in chop_cells(plain[first:], max(console.width - len(indent), _NARROWEST)):
-        offsets.append(offsets[-1] + len(row))
-    head, *rest = text.divide(offsets[:-1])
+    offsets = _break_words(plain, max(console.width, _NARROWEST), max(console.width - len(indent), _NARROWEST))
+    head, *rest = text.divide(offsets)
     parts = [head, *(Text(indent, "dim") + each for each in rest)]
     for part in parts[:-1]:
         console.print(part)
     console.print(parts[-1], end=end)
+
+
+def _break_words(plain: str, first: int, others: int) -> list[int]:
+    """Where the rows of a long line begin: behind a blank if one is near, else where the row is full."""
+    from rich.cells import chop_cells
+
+    offsets: list[int] = []
+    start, width = 0, first
+    for _ in range(len(plain)):
+        # Only the part that can fit is measured: a line may be very long.
+        row = chop_cells(plain[start : start + width + 1], width)[0]
+        if start + len(row) >= len(plain):
+            break
+        blank = row.rfind(" ")
+        start += blank + 1 if blank >= max(len(row) // 2, len(row) - _LONGEST_WORD) else len(row)
+        offsets.append(start)
+        width = others
+    return offsets
 
 
 def pad_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -471,6 +487,11 @@ def read_tools(path: str | None) -> Toolset | None:
 
 
 _TOOLS_HINT = 'write a list such as [{"name": "...", "description": "...", "parameters": {"type": "object"}}]'
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file, or of standard input if the path is `-`."""
+    return _read_input(path, "input", "")
 
 
 def _read_input(path: str | None, what: str, hint: str) -> bytes:
