@@ -58,15 +58,18 @@ COMMANDS = (
     CommandRow("demo", "dragoman.cli.demo", "Run a demonstration with a real model."),
     CommandRow("doctor", "dragoman.cli.doctor", "Test what an endpoint supports."),
     CommandRow("formats", "dragoman.cli.formats", "List the formats, or show one."),
+    CommandRow("keys", "dragoman.cli.keys", "Show which keys of providers are found, and where."),
     CommandRow("launch", "dragoman.cli.launch", "Start an agent program with a gateway."),
+    CommandRow("models", "dragoman.cli.models", "List the models of a provider or a server."),
     CommandRow("parse", "dragoman.cli.parse", "Show the calls in a model's text."),
     CommandRow("providers", "dragoman.cli.providers", "List the providers, or show one."),
     CommandRow("run", "dragoman.cli.run", "Run a task with a model and tools."),
+    CommandRow("scrub", "dragoman.cli.scrub", "Hide the secrets of a text."),
     CommandRow("serve", "dragoman.cli.serve", "Serve a gateway with working tool calls."),
     CommandRow("approvals", "dragoman.cli.approvals", "List and answer pending approvals."),
     CommandRow("audit", "dragoman.cli.audit", "Verify and show the audit log."),
     CommandRow("config", "dragoman.cli.config", "Show the settings, or write a settings file."),
-    CommandRow("sessions", "dragoman.cli.sessions", "Show, fork, export and delete sessions."),
+    CommandRow("sessions", "dragoman.cli.sessions", "Search, show, fork, export and delete sessions."),
     CommandRow("model", "dragoman.cli.model", "Manage models that run in this process."),
 )
 
@@ -126,10 +129,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):
         # The reader closed the pipe (`| head`). Typer raises SystemExit if that happens early.
-        # Python flushes once more at exit, so standard output must still be writable.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        _discard_output()
         return 0
+    except Exception as error:
+        from dragoman.cli.screen import report_error
+
+        code = report_error(error, os.environ)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _discard_output()
     return code
+
+
+def _discard_output() -> None:
+    """Python flushes once more at exit, so standard output must be writable then."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
 
 
 def _run(arguments: list[str]) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from dragoman.agent import Agent, Connection, Limits
-from dragoman.cli.doctor import NO_ANSWER, EndpointFinder, run_until_interrupted
+from dragoman.cli.doctor import NO_ANSWER, DoctorOptions
+from dragoman.cli.endpoints import EndpointFinder, run_until_interrupted
 from dragoman.cli.screen import Screen, count, ellipsis, one_line, print_line, read_bytes, write_json
 from dragoman.client import Retries
 from dragoman.client.facts import shared_facts
@@ -30,9 +31,9 @@ _MOST_MISSES = 10
 class ComparisonRun:
     """One comparison: loads tools and cases, tries each model, prints the scores."""
 
-    def __init__(self, finder: EndpointFinder) -> None:
+    def __init__(self, finder: EndpointFinder, options: DoctorOptions) -> None:
         self._finder = finder
-        self._options = finder.options
+        self._options = options
         self._tools = load_tools(self._options.tools).require()
         self._cases, self._source = _find_cases(self._options.cases, self._options.tools, self._tools)
         self._screen = Screen()

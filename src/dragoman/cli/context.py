@@ -17,7 +17,7 @@ from dragoman.agent.approvals import Approver
 from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import APPROVE_KEYWORDS
 from dragoman.cli.options import RunOptions
-from dragoman.cli.screen import print_line, read_text
+from dragoman.cli.screen import NO_FOLDER, print_line, read_text
 from dragoman.client import Retries, list_models
 from dragoman.client.facts import FileFacts, shared_facts
 from dragoman.client.models import choose_model
@@ -454,7 +454,10 @@ def _read_value(text: str) -> Any:
 
 
 def _resolve_workspace(given: str | None) -> str:
-    path = Path(given or ".").expanduser().resolve()
+    try:
+        path = Path(given or ".").expanduser().resolve()
+    except OSError:
+        raise ConfigError(NO_FOLDER[0], hint=f"{NO_FOLDER[1]}, or name a workspace: --workspace DIR") from None
     if not path.is_dir():
         raise ConfigError(f"there is no folder {given}", hint="--workspace names the folder in which the tools work")
     return str(path)

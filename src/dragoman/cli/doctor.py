@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from msgspec import Struct
 
-from dragoman.characters import quote_value
+from dragoman.cli.endpoints import EndpointFinder, EndpointOptions, run_until_interrupted
 from dragoman.cli.options import with_options
-from dragoman.cli.screen import FATAL, SIGNAL_BASE, Screen, Spinner, count, print_line, print_warnings, write_json
-from dragoman.cli.signals import InterruptHandler
-from dragoman.client.client import open_transport
-from dragoman.client.detection import adetect
+from dragoman.cli.screen import FATAL, Screen, count, print_line, print_warnings, write_json
 from dragoman.client.facts import FileFacts, learned_file
-from dragoman.client.models import ListedModel, alist_models, choose_model
-from dragoman.client.transport import Transport
-from dragoman.config import keys_by_variable, load
+from dragoman.config import load
 from dragoman.doctor import (
     Finding,
     Prober,
@@ -34,13 +25,11 @@ from dragoman.doctor import (
     examine,
 )
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.providers import Endpoint, Facts
+from dragoman.providers import Endpoint
 from dragoman.sandbox.detection import Attempt, ProbeReport
 from dragoman.secrets.exchanges import RequestRedactor
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from dragoman.sandbox import Sandbox
 
 # ---- sandbox report --------------------------------------------------------------------------------------------------
@@ -89,15 +78,11 @@ _TOKENS = 1024
 _STYLES = {"works": "green", "handled": "cyan", "broken": "bold red", "absent": "yellow", "unknown": "dim"}
 _WIDE = 72
 """The width below which a finding takes several lines."""
-_NO_TARGET = "name one: dragoman doctor provider:model, or dragoman doctor http://127.0.0.1:8080"
 
 
-class DoctorOptions(Struct, frozen=True, kw_only=True):
+class DoctorOptions(EndpointOptions, frozen=True, kw_only=True):
     """The options of `dragoman doctor`, in the order of `--help`."""
 
-    target: Annotated[
-        str | None, typer.Argument(metavar="[URL|PROVIDER:MODEL]", help="The endpoint to examine.", show_default=False)
-    ] = None
     models: Annotated[
         tuple[str, ...],
         typer.Option(
@@ -129,15 +114,6 @@ class DoctorOptions(Struct, frozen=True, kw_only=True):
             show_default=False,
         ),
     ] = None
-    base_url: Annotated[
-        str, typer.Option("--base-url", metavar="URL", help="The base URL of the provider.", show_default=False)
-    ] = ""
-    wire: Annotated[
-        str, typer.Option("--wire", metavar="NAME", help="The wire to use, if there are several.", show_default=False)
-    ] = ""
-    key_env: Annotated[
-        str, typer.Option("--key-env", metavar="NAME", help="The variable that contains the key.", show_default=False)
-    ] = ""
     quick: Annotated[bool, typer.Option("--quick", help="Run only the most important probes.")] = False
     tokens: Annotated[
         int | None,
@@ -158,120 +134,14 @@ class DoctorOptions(Struct, frozen=True, kw_only=True):
     no_save: Annotated[bool, typer.Option("--no-save", help="Do not save the findings.")] = False
     forget: Annotated[bool, typer.Option("--forget", help="Delete the saved findings, and send nothing.")] = False
     sandbox: Annotated[bool, typer.Option("--sandbox", help="Examine the sandbox for commands instead.")] = False
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False
-
-
-class EndpointFinder:
-    """Finds the endpoints that the options of the command and the settings name."""
-
-    def __init__(self, options: DoctorOptions, environment: Mapping[str, str]) -> None:
-        self.options = options
-        self.key = environment.get(options.key_env, "").strip() or None if options.key_env else None
-        if options.key_env and self.key is None:
-            raise ConfigError(
-                f"{options.key_env} is not set", hint="--key-env names the variable that contains the key"
-            )
-        self.config = load(environment=environment)
-        self.warnings = list(self.config.warnings)
-        self.registry = self.config.registry()
-        keys = keys_by_variable(self.config, self.registry, environment, self.warnings)
-        self.environment = {**environment, **keys}
-        self.spinner = Spinner(_open_console, shown=not options.as_json)
-
-    @property
-    def target(self) -> str:
-        """The name or the URL of the endpoint. Raises ConfigError without one."""
-        target: str = self.options.target or self.options.base_url or self.config["model"]
-        if not target:
-            raise ConfigError("there is no endpoint to examine", hint=_NO_TARGET)
-        return target
-
-    async def find(self, target: str, model: str = "", facts: Facts | None = None) -> Endpoint:
-        """The endpoint of a name or a URL. Without a model, it is the first one that the endpoint lists."""
-        options = self.options
-        if "://" in target:
-            return await self._find_by_url(target, model, facts)
-        settings: dict[str, Any] = {"wire": options.wire, "base_url": options.base_url}
-        provider, named = self.registry.split(target, options.base_url)
-        model = model or named
-        row = self.registry.get(provider.partition("@")[0])
-        if not model and not row.model:
-            model = await self._first_model(self.registry.resolve(provider, "", **settings))
-        return self.registry.resolve(f"{provider}:{model or row.model}", facts=facts, **settings)
-
-    async def _find_by_url(self, url: str, model: str, facts: Facts | None) -> Endpoint:
-        self.spinner.show(f"detecting the server at {url}")
-        options = self.options
-        transport = self.open_transport(self.registry.resolve("custom", "", base_url=url))
-        try:
-            found = await adetect(
-                url,
-                key=self.key,
-                transport=transport,
-                environment=self.environment,
-                registry=self.registry,
-                assume=(options.wire or "openai_chat") if model else "",
-            )
-        finally:
-            await transport.close()
-        model = model or self._choose_model(found.models, found.base_url)
-        wire = options.wire or found.wire
-        base_url = found.urls.get(wire, found.base_url)
-        return self.registry.resolve(found.provider, model, base_url=base_url, wire=wire, facts=facts)
-
-    def _choose_model(self, listed: Sequence[ListedModel], where: str) -> str:
-        model = choose_model(listed)
-        if not model:
-            raise ConfigError(f"{where} lists no model", hint="load one, or name it with --model NAME")
-        if len(listed) > 1:
-            print_line(
-                f"the server has {len(listed)} models; using {quote_value(model)} (--model NAME chooses another)",
-                error=True,
-            )
-        return model
-
-    async def _first_model(self, endpoint: Endpoint) -> str:
-        transport = self.open_transport(endpoint)
-        try:
-            listed = await alist_models(endpoint, key=self.key, transport=transport, environment=self.environment)
-        finally:
-            await transport.close()
-        return self._choose_model(listed, endpoint.provider.name)
-
-    def open_transport(self, endpoint: Endpoint) -> Transport:
-        if endpoint.provider.transport or not self.config["proxy"]:
-            return open_transport(endpoint, self.environment)
-        from dragoman.client.http import HttpTransport
-
-        return HttpTransport(proxy=self.config["proxy"], environment=self.environment)
-
-
-def run_until_interrupted(work: Callable[[], Coroutine[Any, Any, int]], spinner: Spinner, on_interrupt: Any) -> int:
-    """Run the work of a command, and return the exit code. `on_interrupt` is called after Ctrl-C and SIGTERM."""
-
-    async def run() -> int:
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(work())
-        with InterruptHandler(loop, task.cancel, spinner.hide) as handler:
-            try:
-                return await task
-            except asyncio.CancelledError:
-                spinner.hide()
-                on_interrupt()
-                return SIGNAL_BASE + (handler.signal_number or signal.SIGINT)
-            finally:
-                spinner.hide()
-
-    with asyncio.Runner() as runner:
-        return runner.run(run())
 
 
 class DoctorRun:
     """One examination of an endpoint: finds the endpoint, probes it, prints and saves the findings."""
 
-    def __init__(self, finder: EndpointFinder, environment: Mapping[str, str]) -> None:
+    def __init__(self, finder: EndpointFinder, options: DoctorOptions, environment: Mapping[str, str]) -> None:
         self._finder = finder
-        self.options = finder.options
+        self.options = options
         path = learned_file(environment)
         self._facts = FileFacts(path, "doctor") if path is not None else None
         self._screen = Screen()
@@ -358,7 +228,8 @@ class DoctorRun:
         return FATAL if report.faults else 0
 
     def _print_result(self, report: Report, *, answered: bool, saved: bool) -> None:
-        spent = f"{report.requests} requests, {report.usage.input_tokens} tokens in, {report.usage.output_tokens} out"
+        usage = report.usage
+        spent = f"{count(report.requests, 'request')}, {usage.input_tokens} tokens in, {usage.output_tokens} out"
         cost = f", about ${report.cost:.4f}" if report.cost else ""
         number = len(report.faults)
         are = "is" if number == 1 else "are"
@@ -387,13 +258,6 @@ class DoctorRun:
         name = f"{endpoint.provider.name}:{endpoint.model} at {endpoint.base_url}"
         self._screen.line(f"deleted: {name}" if known else f"nothing was saved about {name}")
         return 0
-
-
-@cache
-def _open_console() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False)
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
@@ -449,8 +313,8 @@ def doctor(*, options: DoctorOptions) -> int:
     if options.tools:
         from dragoman.cli.comparison import ComparisonRun
 
-        return ComparisonRun(finder).run()
-    return DoctorRun(finder, os.environ).run()
+        return ComparisonRun(finder, options).run()
+    return DoctorRun(finder, options, os.environ).run()
 
 
 def _examine_sandbox(*, as_json: bool) -> int:

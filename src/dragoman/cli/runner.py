@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import threading
@@ -121,7 +122,8 @@ class LoopRunner:
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self.was_interrupted or _has_running_thread():
             for stream in (sys.stdout, sys.stderr):
-                stream.flush()
+                with contextlib.suppress(OSError):
+                    stream.flush()
             os._exit(code)
         self._runner.close()
         return code

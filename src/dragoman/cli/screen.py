@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -19,7 +20,7 @@ import msgspec
 
 from dragoman.agent.redaction import redact_arguments
 from dragoman.agent.result import Category, OutcomeKind, RunResult
-from dragoman.characters import escape_json, escape_line, escape_message, escape_text
+from dragoman.characters import escape_json, escape_line, escape_message, escape_text, quote_value
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession
 from dragoman.secrets import HumanSink, scrub
@@ -269,6 +270,7 @@ _USAGE_ERRORS = (ConfigError, UnknownRun, UnknownSession)
 SIGNAL_BASE = 128
 """Added to the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
 
+NO_FOLDER = ("the current folder does not exist any more", "change to a folder that exists: cd ~")
 OUTCOME_HINTS: dict[OutcomeKind, str] = {
     "turn_limit": "allow more with --turns N, and resume with --resume",
     "token_limit": "allow more with --tokens N",
@@ -307,8 +309,8 @@ def report_error(error: Exception, environment: Mapping[str, str]) -> int:
         print_error(str(error), error.next_step)
         return USAGE_ERROR if isinstance(error, _USAGE_ERRORS) else FATAL
     if isinstance(error, OSError):
-        print_error(f"cannot write the output: {error.strerror or error}", "check its destination and the disk space")
-        return FATAL
+        print_error(*_explain_os_error(error))
+        return USAGE_ERROR if error.errno == errno.ENOENT else FATAL
     if environment.get("DRAGOMAN_DEBUG"):
         print(escape_message("".join(traceback.format_exception(error)).rstrip("\n")), file=sys.stderr)
     print_error(
@@ -316,6 +318,19 @@ def report_error(error: Exception, environment: Mapping[str, str]) -> int:
         "this is a bug in dragoman; set DRAGOMAN_DEBUG=1 to see a traceback, and report it",
     )
     return FATAL
+
+
+def _explain_os_error(error: OSError) -> tuple[str, str]:
+    """The message and the hint for an error of the system that no command expected."""
+    try:
+        os.getcwd()
+    except OSError:
+        if error.errno == errno.ENOENT:
+            return NO_FOLDER
+    why = (error.strerror or str(error)).lower()
+    if error.filename is not None:
+        return f"{quote_value(os.fsdecode(error.filename))}: {why}", "check the path and its permissions"
+    return f"cannot write the output: {why}", "check its destination and the disk space"
 
 
 # ---- excerpts --------------------------------------------------------------------------------------------------------
