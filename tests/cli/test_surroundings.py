@@ -119,7 +119,7 @@ def test_no_command_shows_a_traceback_or_changes_its_exit_code(tmp_path: Path) -
         expected, plain = WORDS[name][1], results[name, "nothing"]
         if place == "full stdout" and plain[1]:
             expected = 1
-            is_right = "cannot write the output: no space left on device" in err and "hint: " in err
+            is_right = "cannot write the output: No space left on device" in err and "hint: " in err
         elif place == "no folder" and name in NEEDS_FOLDER:
             expected = 2
             is_right = "the current folder does not exist any more" in err and "hint: " in err

@@ -151,11 +151,13 @@ def _run(arguments: list[str]) -> int:
     try:
         ended = app(args=arguments, prog_name="dragoman", standalone_mode=False)
     except DragomanError as error:
-        _print_error(str(error), error.next_step)
+        _print_error(str(error), error.command_hint)
         return USAGE_ERROR
     except typer.TyperException as error:
-        message = error.format_message().rstrip(".")
-        _print_error(message[:1].lower() + message[1:], "dragoman --help shows the commands")
+        message = error.format_message().rstrip(".").replace(": Value error, ", ": ")
+        path = getattr(getattr(error, "ctx", None), "command_path", "dragoman")
+        what = "commands" if path == "dragoman" else "options"
+        _print_error(message[:1].lower() + message[1:], f"{path} --help shows the {what}")
         return USAGE_ERROR
     return ended if isinstance(ended, int) else 0
 

@@ -306,7 +306,7 @@ def print_warnings(warnings: Iterable[str]) -> None:
 def report_error(error: Exception, environment: Mapping[str, str]) -> int:
     """Print the error that ended a run, and return the exit code. A traceback is printed with DRAGOMAN_DEBUG only."""
     if isinstance(error, DragomanError):
-        print_error(str(error), error.next_step)
+        print_error(str(error), error.command_hint)
         return USAGE_ERROR if isinstance(error, _USAGE_ERRORS) else FATAL
     if isinstance(error, OSError):
         print_error(*_explain_os_error(error))
@@ -327,7 +327,7 @@ def _explain_os_error(error: OSError) -> tuple[str, str]:
     except OSError:
         if error.errno == errno.ENOENT:
             return NO_FOLDER
-    why = (error.strerror or str(error)).lower()
+    why = error.strerror or str(error)
     if error.filename is not None:
         return f"{quote_value(os.fsdecode(error.filename))}: {why}", "check the path and its permissions"
     return f"cannot write the output: {why}", "check its destination and the disk space"
