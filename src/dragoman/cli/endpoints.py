@@ -12,6 +12,7 @@ import typer
 from msgspec import Struct
 
 from dragoman.characters import quote_value
+from dragoman.cli.context import read_key_option
 from dragoman.cli.screen import SIGNAL_BASE, Spinner, print_line
 from dragoman.cli.signals import InterruptHandler
 from dragoman.client.client import open_transport
@@ -38,6 +39,9 @@ class EndpointOptions(Struct, frozen=True, kw_only=True):
     wire: Annotated[
         str, typer.Option("--wire", metavar="NAME", help="The wire to use, if there are several.", show_default=False)
     ] = ""
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="@FILE|KEY", help="The key of the endpoint.", show_default=False)
+    ] = None
     key_env: Annotated[
         str, typer.Option("--key-env", metavar="NAME", help="The variable that contains the key.", show_default=False)
     ] = ""
@@ -51,7 +55,9 @@ class EndpointFinder:
         self.options = options
         self._command = command
         self.key = environment.get(options.key_env, "").strip() or None if options.key_env else None
-        if options.key_env and self.key is None:
+        if options.key is not None:
+            self.key = read_key_option(options.key)
+        elif options.key_env and self.key is None:
             raise ConfigError(
                 f"{options.key_env} is not set", hint="--key-env names the variable that contains the key"
             )

@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dragoman.cli.options import RunOptions, with_options
-from dragoman.cli.screen import STANDARD_INPUT, exit_code_of, print_line, print_warnings, read_text, report_error
+from dragoman.cli.options import GroupedCommand, RunOptions, with_options
+from dragoman.cli.screen import (
+    STANDARD_INPUT,
+    decode_json,
+    exit_code_of,
+    print_line,
+    print_warnings,
+    read_bytes,
+    read_text,
+    report_error,
+)
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,6 +50,8 @@ Examples:
   git diff | dragoman run "Review this change:" - > review.md
   dragoman run "Fix the test" --mode edits --allow 'bash(pytest*)'
   dragoman run "Tidy up" -t files.py --approve move_file --deny delete_file
+  dragoman run "Where is the Louvre?" --schema place.json | jq -r .city
+  dragoman run "Plan a trip" -m openai:gpt-5 --fallback ollama:qwen3 --mcp 'uvx mcp-server-time'
   dragoman run "And in Rome?" --session trip     continue a session
   dragoman run --resume                          resume the last run without an answer
   dragoman run --resume run_4f2a...              resume this run
@@ -61,7 +72,7 @@ Exit codes:
 app = typer.Typer(name="run", add_completion=False, rich_markup_mode=None)
 
 
-@app.command("run", help=HELP)
+@app.command("run", cls=GroupedCommand, help=HELP)
 @with_options(
     RunOptions,
     session="Continue this session, or create it.",
@@ -75,15 +86,52 @@ def run(
             metavar="TASK", help="The task; - is standard input. With --resume: the id of a run.", show_default=False
         ),
     ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="FILE|JSON",
+            help="A JSON Schema. The answer is JSON that follows it.",
+            show_default=False,
+            rich_help_panel="Output",
+        ),
+    ] = None,
     *,
     options: RunOptions,
 ) -> int:
     words = tuple(task or ())
+    form = _Form(schema, read_schema(schema)) if schema is not None else None
     if not options.resume:
-        return _run_task(options, read_task(words))
+        return _run_task(options, read_task(words), form)
     if len(words) > 1:
         raise ConfigError("--resume takes the id of one run, or none", hint="`dragoman sessions list` shows them")
-    return _run_task(options, "", run_id=words[0] if words else None)
+    return _run_task(options, "", form, run_id=words[0] if words else None)
+
+
+class _Form(NamedTuple):
+    """The form of the answer: the option, and the JSON Schema."""
+
+    option: str
+    schema: dict[str, Any]
+
+
+def read_schema(given: str) -> dict[str, Any]:
+    """The JSON Schema of `--schema`: a file, or the schema itself."""
+    hint = 'for example {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'
+    is_inline = given.lstrip().startswith("{")
+    schema = decode_json(given.encode() if is_inline else read_bytes(given), "--schema" if is_inline else given, hint)
+    if not isinstance(schema, dict):
+        raise ConfigError(f"the schema in {given} is not an object", hint=hint)
+    from jsonschema_rs import ReferencingError, ValidationError, validator_for
+
+    from dragoman.jsonschema.references import refuse_to_fetch
+
+    try:
+        validator_for(schema, retriever=refuse_to_fetch)
+    except (ValidationError, ReferencingError, ValueError) as problem:
+        why = getattr(problem, "message", "") or str(problem)
+        raise ConfigError(f"--schema is not a valid JSON Schema: {why}", hint=hint) from None
+    return schema
 
 
 def read_task(words: tuple[str, ...]) -> str:
@@ -100,7 +148,7 @@ def read_task(words: tuple[str, ...]) -> str:
     return text
 
 
-def _run_task(options: RunOptions, task: str, run_id: str | None = None) -> int:
+def _run_task(options: RunOptions, task: str, form: _Form | None, run_id: str | None = None) -> int:
     from dragoman.cli.context import AppContext
     from dragoman.cli.runner import LoopRunner
 
@@ -114,7 +162,7 @@ def _run_task(options: RunOptions, task: str, run_id: str | None = None) -> int:
             print_warnings(context.warnings)
         runner = LoopRunner()
         try:
-            code = runner.run(_run_agent(context, runner, task, run_id))
+            code = runner.run(_run_agent(context, runner, task, form, run_id))
         except (BrokenPipeError, ConfigError):
             runner.close(0)
             raise
@@ -123,7 +171,7 @@ def _run_task(options: RunOptions, task: str, run_id: str | None = None) -> int:
     return runner.close(code)
 
 
-async def _run_agent(context: AppContext, runner: LoopRunner, task: str, run_id: str | None) -> int:
+async def _run_agent(context: AppContext, runner: LoopRunner, task: str, form: _Form | None, run_id: str | None) -> int:
     from dragoman.cli.approval_prompt import CommandApprover
     from dragoman.cli.runner import continue_run, find_run, find_terminal_user, open_view, show_run
     from dragoman.cli.signals import reserve_stdin, reserve_stdout
@@ -131,16 +179,17 @@ async def _run_agent(context: AppContext, runner: LoopRunner, task: str, run_id:
     options, journal = context.options, context.journal
     stored = await find_run(journal, run_id, options.session) if options.resume and journal is not None else None
     with reserve_stdin(), reserve_stdout() as out:
-        view = open_view(options, out)
+        view = open_view(options, out, can_resume=journal is not None)
         model = options.model or (stored.header.model if stored is not None else None)
         user = find_terminal_user(out, view, context)
         approver = CommandApprover(options.approve, user.ask_approval, can_defer=context.defers_approvals)
         agent = context.agent(model, approver, ask_user=user.ask_user, attended=user.is_present)
 
         def start(on_event: Callable[[RunEvent], object]) -> Run:
+            answer = form.schema if form is not None else None
             if stored is not None:
-                return continue_run(agent, stored, on_event)
-            return agent.stream(task, session=options.session, on_event=on_event)
+                return continue_run(agent, stored, on_event, answer)
+            return agent.stream(task, session=options.session, answer=answer, on_event=on_event)
 
         try:
             finished = await show_run(start, view)
@@ -151,6 +200,7 @@ async def _run_agent(context: AppContext, runner: LoopRunner, task: str, run_id:
     kind = finished.result.outcome.kind
     if kind in ("cancelled", "awaiting_approval") and not options.quiet:
         reason = "interrupted" if kind == "cancelled" else "the run waits for approval"
-        command = shlex.join(["dragoman", "run", "--resume", finished.result.run_id, *options.resume_arguments()])
+        again = [*options.resume_arguments(), *(["--schema", form.option] if form is not None else [])]
+        command = shlex.join(["dragoman", "run", "--resume", finished.result.run_id, *again])
         print_line(f"{reason}; resume with: {command}" if journal is not None else reason, error=True)
     return exit_code_of(finished.result, finished.signal)

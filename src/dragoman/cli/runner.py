@@ -67,9 +67,11 @@ async def show_run(start: StartRun, view: View) -> FinishedRun:
     return FinishedRun(result, handler.signal_number)
 
 
-def open_view(options: RunOptions, out: IO[str]) -> View:
+def open_view(options: RunOptions, out: IO[str], *, can_resume: bool = False) -> View:
     """The view that the options ask for: lines of JSON, or text."""
-    return JsonView(out) if options.as_json else ScreenView(out, quiet=options.quiet, thinking=options.thinking)
+    if options.as_json:
+        return JsonView(out)
+    return ScreenView(out, quiet=options.quiet, thinking=options.thinking, can_resume=can_resume)
 
 
 class TerminalUser(Struct, frozen=True):
@@ -200,7 +202,9 @@ async def find_run(journal: Journal, run_id: str | None, session: str | None) ->
     raise ConfigError(f"there is no unfinished run {where}", hint="`dragoman sessions list` shows the sessions")
 
 
-def continue_run(agent: Agent, stored: StoredRun, on_event: Callable[[RunEvent], object]) -> Run:
+def continue_run(
+    agent: Agent, stored: StoredRun, on_event: Callable[[RunEvent], object], answer: dict[str, Any] | None = None
+) -> Run:
     """Continue a run: resume it if it was interrupted, or start another run in its session if it ended."""
     missing = [name for name in stored.header.tools if agent.tools.find(name) is None]
     if missing:
@@ -208,5 +212,5 @@ def continue_run(agent: Agent, stored: StoredRun, on_event: Callable[[RunEvent],
             f"tools of the run are missing: {', '.join(missing)}", hint="give the same --tools and --builtin again"
         )
     if stored.ended is None:
-        return agent.restart(stored.summary.run_id, streaming=True, on_event=on_event)
-    return agent.stream(CONTINUE_TASK, session=stored.summary.session, on_event=on_event)
+        return agent.restart(stored.summary.run_id, answer=answer, streaming=True, on_event=on_event)
+    return agent.stream(CONTINUE_TASK, answer=answer, session=stored.summary.session, on_event=on_event)

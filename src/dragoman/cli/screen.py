@@ -280,6 +280,9 @@ OUTCOME_HINTS: dict[OutcomeKind, str] = {
     "truncated": "allow a longer reply with --option max_tokens=N",
     "starved": "allow a longer reply with --option max_tokens=N, or less thinking with --option reasoning=low",
     "awaiting_approval": "`dragoman approvals list` shows the requests; answer them, then use --resume",
+    "blank": "try again, or choose another model",
+    "mistake_limit": "a larger model, or --tool-mode text, may call the tools correctly",
+    "looping": "the model repeats itself: ask for something smaller, or choose another model",
     "unauthorized": "check the key and its permissions; `dragoman providers NAME` names its variable",
 }
 
@@ -485,14 +488,14 @@ def read_json(path: str | None) -> Any:
     """The JSON value of a file, or of standard input."""
     data = _read_input(path, "JSON", "name a file, or pipe it in").removeprefix(b"\xef\xbb\xbf")
     name = "standard input" if path in (None, STANDARD_INPUT) else path
-    return _decode(data, str(name), "give the body of a request as JSON")
+    return decode_json(data, str(name), "give the body of a request as JSON")
 
 
 def read_tools(path: str | None) -> Toolset | None:
     """The tools of a JSON file: a list of tools, one tool, or an object that has the list under `tools`."""
     if path is None:
         return None
-    value = _decode(_read_file(path), path, _TOOLS_HINT)
+    value = decode_json(_read_file(path), path, _TOOLS_HINT)
     if isinstance(value, dict) and isinstance(value.get("tools"), list):
         value = value["tools"]
     if not isinstance(value, list | dict):
@@ -515,7 +518,8 @@ def _read_input(path: str | None, what: str, hint: str) -> bytes:
     return sys.stdin.buffer.read() if path is None or path == STANDARD_INPUT else _read_file(path)
 
 
-def _decode(data: bytes, name: str, hint: str) -> Any:
+def decode_json(data: bytes, name: str, hint: str) -> Any:
+    """The value of JSON that the user gave. Raises ConfigError with the name of its source."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

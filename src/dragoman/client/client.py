@@ -305,13 +305,16 @@ class Client(_Asker):
         http = HttpRequest("POST", url, headers, write(body).encode())
         return Plan(http, prepared, whole, f"{self.endpoint.provider.name}:{model}", origin)
 
-    def _settle(self) -> None:
-        """Determine the URL, the key and the transport, once. Raises errors that the caller has to fix."""
+    def check(self) -> None:
+        """Determine the URL and the key, once. Raises errors that the caller has to fix, before anything is sent."""
         if not self._base:
             self._base = base_of(self.endpoint, self._environment)
         if self._auth is None:
             key = find_key(self.endpoint, self._key, self._keys, self._environment)
             self._auth = choose_auth(self.endpoint, key, self._environment)
+
+    def _settle(self) -> None:
+        self.check()
         if self._transport is None:
             self._transport = open_transport(self.endpoint, self._environment)
 
