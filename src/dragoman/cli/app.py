@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,6 +19,7 @@ from dragoman import __version__
 from dragoman.errors import DragomanError
 
 USAGE_ERROR = 2
+_WIDE, _NARROWEST, _NARROW_COLUMN = 60, 24, 9
 
 _HELP = """Find, repair and validate the tool calls of models, and convert them between providers.
 
@@ -48,7 +50,34 @@ class CommandRow(NamedTuple):
 
     def load(self) -> Any:
         """Import the module and build its command."""
-        return get_command(import_module(self.module).app)
+        return _lay_out(get_command(import_module(self.module).app))
+
+
+def _lay_out(command: Any) -> Any:
+    """Give a command, and all commands of a group, the layout of `--help`. Typer takes a class for each one only."""
+    from dragoman.cli.options import GroupedCommand
+
+    for each in (command, *getattr(command, "commands", {}).values()):
+        each.context_class = _HelpContext
+        if type(each) is TyperCommand:
+            each.__class__ = GroupedCommand
+    return command
+
+
+class _HelpFormatter(typer.Context.formatter_class):  # type: ignore[misc, name-defined]
+    """The layout of `--help`, which also fits into a narrow terminal."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.width = min(self.width, max(shutil.get_terminal_size().columns - 2, _NARROWEST))
+
+    def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
+        # The text of an option is below it, if there is no room beside it.
+        super().write_dl(rows, col_max if self.width >= _WIDE else _NARROW_COLUMN, col_spacing)
+
+
+class _HelpContext(typer.Context):
+    formatter_class = _HelpFormatter
 
 
 # `--help` and completion list the commands in this order, without loading them.
@@ -79,6 +108,8 @@ class LazyGroup(TyperGroup):
 
     Loading all commands costs four times as much as loading typer.
     """
+
+    context_class = _HelpContext
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

@@ -18,7 +18,7 @@ from dragoman.agent.resume import read_start
 from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import CommandApprover
 from dragoman.cli.context import AppContext
-from dragoman.cli.options import GroupedCommand, RunOptions, with_options
+from dragoman.cli.options import RunOptions, with_options
 from dragoman.cli.runner import (
     FinishedRun,
     LoopRunner,
@@ -323,7 +323,7 @@ class _Terminated(KeyboardInterrupt):
 app = typer.Typer(name="chat", add_completion=False, rich_markup_mode=None)
 
 
-@app.command("chat", cls=GroupedCommand, help=HELP)
+@app.command("chat", help=HELP)
 @with_options(
     RunOptions,
     session="Continue this session, or create it.",

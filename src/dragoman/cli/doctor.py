@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from dragoman.cli.endpoints import EndpointFinder, EndpointOptions, run_until_interrupted
-from dragoman.cli.options import GroupedCommand, with_options
+from dragoman.cli.options import with_options
 from dragoman.cli.screen import FATAL, Screen, count, print_line, print_warnings, write_json
 from dragoman.client.facts import FileFacts, learned_file
 from dragoman.config import load
@@ -298,7 +298,7 @@ Exit codes:
 app = typer.Typer(name="doctor", add_completion=False, rich_markup_mode=None)
 
 
-@app.command("doctor", cls=GroupedCommand, help=HELP)
+@app.command("doctor", help=HELP)
 @with_options(DoctorOptions)
 def doctor(*, options: DoctorOptions) -> int:
     if options.sandbox:

@@ -19,9 +19,10 @@ def _option(*names: str, help: str = "", metavar: str | None = None, group: str 
     return typer.Option(*names, help=help, metavar=metavar, show_default=False, rich_help_panel=group)
 
 
-# The groups of options in `--help`, in the order of their first options.
+# The groups of options in `--help`, in their order.
 _MODEL, _TOOLS, _SESSION = "Model", "Tools", "Task and session"
 _PERMISSIONS, _LIMITS, _OUTPUT = "Permissions", "Limits", "Output"
+_GROUPS = ("Arguments", _MODEL, _TOOLS, _SESSION, _PERMISSIONS, _LIMITS, _OUTPUT, "Options")
 
 
 ONCE = "once"
@@ -302,9 +303,9 @@ class GroupedCommand(TyperCommand):
             words, help = record
             # Typer adds the type of an argument, such as <list[str]>.
             words = words.partition(" <")[0] if usual == "Arguments" else words
-            groups.setdefault(title, []).append((words, help + _default_of(str(parameter.name))))
-        # The options of every command come last.
-        for title in sorted(groups, key=lambda title: title == "Options"):
+            default = _default_of(str(parameter.name)) if title != usual else ""
+            groups.setdefault(title, []).append((words, help + default))
+        for title in sorted(groups, key=_GROUPS.index):
             with formatter.section(title):
                 formatter.write_dl(groups[title])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dragoman.cli.options import GroupedCommand, RunOptions, with_options
+from dragoman.cli.options import RunOptions, with_options
 from dragoman.cli.screen import (
     STANDARD_INPUT,
     decode_json,
@@ -72,7 +72,7 @@ Exit codes:
 app = typer.Typer(name="run", add_completion=False, rich_markup_mode=None)
 
 
-@app.command("run", cls=GroupedCommand, help=HELP)
+@app.command("run", help=HELP)
 @with_options(
     RunOptions,
     session="Continue this session, or create it.",
