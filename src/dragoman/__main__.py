@@ -63,9 +63,9 @@ def _open_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     if sys.stdin is None:
-        sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stdout is None:
-        sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stderr is sys.__stderr__:
         encoding = sys.stderr.encoding if sys.stderr is not None else "utf-8"
         buffer = io.BufferedWriter(_LossyFile(2, "w", closefd=False))

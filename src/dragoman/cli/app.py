@@ -64,8 +64,10 @@ def _lay_out(command: Any) -> Any:
     return command
 
 
-class _HelpFormatter(typer.Context.formatter_class):  # type: ignore[misc, name-defined]
+class _HelpFormatter(typer.Context.formatter_class):  # type: ignore[misc, valid-type]
     """The layout of `--help`, which also fits into a narrow terminal."""
+
+    width: int
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

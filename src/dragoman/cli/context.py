@@ -18,7 +18,7 @@ from dragoman.agent.approvals import Approver
 from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import APPROVE_KEYWORDS
 from dragoman.cli.options import RunOptions
-from dragoman.cli.screen import NO_FOLDER, print_line, read_json, read_text
+from dragoman.cli.screen import NO_FOLDER, decode_json, print_line, read_bytes, read_json, read_text
 from dragoman.client import Retries, list_models
 from dragoman.client.facts import FileFacts, shared_facts
 from dragoman.client.models import choose_model
@@ -39,6 +39,7 @@ from dragoman.config.settings import read_prices
 from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.journal import Journal, MemoryJournal, open_journal
+from dragoman.jsonschema.references import refuse_to_fetch
 from dragoman.policy import Rules, read_rule
 from dragoman.policy.decision import TRAITS
 from dragoman.policy.rules import FAMILIES
@@ -241,6 +242,7 @@ class AppContext:
         self.system = self.config["system"] if options.system is None else options.system
         if options.system is not None and options.system.startswith("@"):
             self.system = read_text(options.system[1:]).strip()
+        self._schema = read_schema(options.schema) if options.schema is not None else None
         self.workspace = _resolve_workspace(options.workspace)
         self.facts = open_facts(variables, self.warnings)
         self.safety = SafetySetup(self.config, variables, self.workspace, self.warnings, options.mcp)
@@ -267,6 +269,7 @@ class AppContext:
             approve=approve,
             limits=config.limits,
             journal=self.journal,
+            answer=self._schema,
             listeners=[self.log] if self.log is not None else [],
             options={**config.options, **self._request_options},
             fallbacks=config["fallbacks"],
@@ -475,6 +478,23 @@ def read_key_option(given: str | None) -> str | None:
     if not key or len(key.splitlines()) > 1:
         raise ConfigError("--key has to be one line", hint="for example --key @~/.keys/openai")
     return key
+
+
+def read_schema(given: str) -> dict[str, Any]:
+    """The JSON Schema of `--schema`: a file, or the schema itself."""
+    hint = 'for example {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'
+    is_inline = given.lstrip().startswith("{")
+    schema = decode_json(given.encode() if is_inline else read_bytes(given), "--schema" if is_inline else given, hint)
+    if not isinstance(schema, dict):
+        raise ConfigError(f"the schema in {given} is not an object", hint=hint)
+    from jsonschema_rs import ReferencingError, ValidationError, validator_for
+
+    try:
+        validator_for(schema, retriever=refuse_to_fetch)
+    except (ValidationError, ReferencingError, ValueError) as problem:
+        why = getattr(problem, "message", "") or str(problem)
+        raise ConfigError(f"--schema is not a valid JSON Schema: {why}", hint=hint) from None
+    return schema
 
 
 _server_name = re.compile(r"([A-Za-z0-9][\w-]*)=(?!=)").match

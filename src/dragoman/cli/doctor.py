@@ -156,7 +156,7 @@ class DoctorRun:
 
     async def _examine(self) -> int:
         # Facts from earlier examinations are not used.
-        endpoint = await self._finder.find(self._finder.target, *self.options.models)
+        endpoint = await self._finder.find(self._finder.target, next(iter(self.options.models), ""))
         if self.options.forget:
             return self._forget(endpoint)
         tokens = self.options.tokens or _TOKENS

@@ -201,6 +201,15 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             group=_TOOLS,
         ),
     ] = None
+    schema: Annotated[
+        str | None,
+        _option(
+            "--schema",
+            metavar="FILE|JSON",
+            help="A JSON Schema: a file, or the schema itself. The answer is JSON that follows it.",
+            group=_OUTPUT,
+        ),
+    ] = None
     as_json: Annotated[bool, ONCE, _option("--json", help="Print one JSON object per event.", group=_OUTPUT)] = False
     quiet: Annotated[bool, ONCE, _option("--quiet", "-q", group=_OUTPUT)] = False
     thinking: Annotated[

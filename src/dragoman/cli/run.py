@@ -5,21 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dragoman.cli.options import RunOptions, with_options
-from dragoman.cli.screen import (
-    STANDARD_INPUT,
-    decode_json,
-    exit_code_of,
-    print_line,
-    print_warnings,
-    read_bytes,
-    read_text,
-    report_error,
-)
+from dragoman.cli.screen import STANDARD_INPUT, exit_code_of, print_line, print_warnings, read_text, report_error
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -86,52 +77,15 @@ def run(
             metavar="TASK", help="The task; - is standard input. With --resume: the id of a run.", show_default=False
         ),
     ] = None,
-    schema: Annotated[
-        str | None,
-        typer.Option(
-            "--schema",
-            metavar="FILE|JSON",
-            help="A JSON Schema. The answer is JSON that follows it.",
-            show_default=False,
-            rich_help_panel="Output",
-        ),
-    ] = None,
     *,
     options: RunOptions,
 ) -> int:
     words = tuple(task or ())
-    form = _Form(schema, read_schema(schema)) if schema is not None else None
     if not options.resume:
-        return _run_task(options, read_task(words), form)
+        return _run_task(options, read_task(words))
     if len(words) > 1:
         raise ConfigError("--resume takes the id of one run, or none", hint="`dragoman sessions list` shows them")
-    return _run_task(options, "", form, run_id=words[0] if words else None)
-
-
-class _Form(NamedTuple):
-    """The form of the answer: the option, and the JSON Schema."""
-
-    option: str
-    schema: dict[str, Any]
-
-
-def read_schema(given: str) -> dict[str, Any]:
-    """The JSON Schema of `--schema`: a file, or the schema itself."""
-    hint = 'for example {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'
-    is_inline = given.lstrip().startswith("{")
-    schema = decode_json(given.encode() if is_inline else read_bytes(given), "--schema" if is_inline else given, hint)
-    if not isinstance(schema, dict):
-        raise ConfigError(f"the schema in {given} is not an object", hint=hint)
-    from jsonschema_rs import ReferencingError, ValidationError, validator_for
-
-    from dragoman.jsonschema.references import refuse_to_fetch
-
-    try:
-        validator_for(schema, retriever=refuse_to_fetch)
-    except (ValidationError, ReferencingError, ValueError) as problem:
-        why = getattr(problem, "message", "") or str(problem)
-        raise ConfigError(f"--schema is not a valid JSON Schema: {why}", hint=hint) from None
-    return schema
+    return _run_task(options, "", run_id=words[0] if words else None)
 
 
 def read_task(words: tuple[str, ...]) -> str:
@@ -148,7 +102,7 @@ def read_task(words: tuple[str, ...]) -> str:
     return text
 
 
-def _run_task(options: RunOptions, task: str, form: _Form | None, run_id: str | None = None) -> int:
+def _run_task(options: RunOptions, task: str, run_id: str | None = None) -> int:
     from dragoman.cli.context import AppContext
     from dragoman.cli.runner import LoopRunner
 
@@ -162,7 +116,7 @@ def _run_task(options: RunOptions, task: str, form: _Form | None, run_id: str | 
             print_warnings(context.warnings)
         runner = LoopRunner()
         try:
-            code = runner.run(_run_agent(context, runner, task, form, run_id))
+            code = runner.run(_run_agent(context, runner, task, run_id))
         except (BrokenPipeError, ConfigError):
             runner.close(0)
             raise
@@ -171,7 +125,7 @@ def _run_task(options: RunOptions, task: str, form: _Form | None, run_id: str | 
     return runner.close(code)
 
 
-async def _run_agent(context: AppContext, runner: LoopRunner, task: str, form: _Form | None, run_id: str | None) -> int:
+async def _run_agent(context: AppContext, runner: LoopRunner, task: str, run_id: str | None) -> int:
     from dragoman.cli.approval_prompt import CommandApprover
     from dragoman.cli.runner import continue_run, find_run, find_terminal_user, open_view, show_run
     from dragoman.cli.signals import reserve_stdin, reserve_stdout
@@ -186,10 +140,9 @@ async def _run_agent(context: AppContext, runner: LoopRunner, task: str, form: _
         agent = context.agent(model, approver, ask_user=user.ask_user, attended=user.is_present)
 
         def start(on_event: Callable[[RunEvent], object]) -> Run:
-            answer = form.schema if form is not None else None
             if stored is not None:
-                return continue_run(agent, stored, on_event, answer)
-            return agent.stream(task, session=options.session, answer=answer, on_event=on_event)
+                return continue_run(agent, stored, on_event)
+            return agent.stream(task, session=options.session, on_event=on_event)
 
         try:
             finished = await show_run(start, view)
@@ -200,7 +153,6 @@ async def _run_agent(context: AppContext, runner: LoopRunner, task: str, form: _
     kind = finished.result.outcome.kind
     if kind in ("cancelled", "awaiting_approval") and not options.quiet:
         reason = "interrupted" if kind == "cancelled" else "the run waits for approval"
-        again = [*options.resume_arguments(), *(["--schema", form.option] if form is not None else [])]
-        command = shlex.join(["dragoman", "run", "--resume", finished.result.run_id, *again])
+        command = shlex.join(["dragoman", "run", "--resume", finished.result.run_id, *options.resume_arguments()])
         print_line(f"{reason}; resume with: {command}" if journal is not None else reason, error=True)
     return exit_code_of(finished.result, finished.signal)

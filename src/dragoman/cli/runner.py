@@ -202,9 +202,7 @@ async def find_run(journal: Journal, run_id: str | None, session: str | None) ->
     raise ConfigError(f"there is no unfinished run {where}", hint="`dragoman sessions list` shows the sessions")
 
 
-def continue_run(
-    agent: Agent, stored: StoredRun, on_event: Callable[[RunEvent], object], answer: dict[str, Any] | None = None
-) -> Run:
+def continue_run(agent: Agent, stored: StoredRun, on_event: Callable[[RunEvent], object]) -> Run:
     """Continue a run: resume it if it was interrupted, or start another run in its session if it ended."""
     missing = [name for name in stored.header.tools if agent.tools.find(name) is None]
     if missing:
@@ -212,5 +210,5 @@ def continue_run(
             f"tools of the run are missing: {', '.join(missing)}", hint="give the same --tools and --builtin again"
         )
     if stored.ended is None:
-        return agent.restart(stored.summary.run_id, answer=answer, streaming=True, on_event=on_event)
-    return agent.stream(CONTINUE_TASK, answer=answer, session=stored.summary.session, on_event=on_event)
+        return agent.restart(stored.summary.run_id, streaming=True, on_event=on_event)
+    return agent.stream(CONTINUE_TASK, session=stored.summary.session, on_event=on_event)
