@@ -80,10 +80,19 @@ def compared(url: str, *more: str) -> tuple[str, ...]:
     return ("doctor", "--tools", "mine.py", *models, "--base-url", url, *more)
 
 
-def test_each_model_gets_its_score_and_no_tool_runs(desk: Desk) -> None:
+@pytest.fixture
+def here(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands in this process work in the folder of the desk, too."""
+    monkeypatch.chdir(desk.folder)
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, desk.environment[name])
+
+
+@pytest.mark.usefixtures("here")
+def test_each_model_gets_its_score_and_no_tool_runs(desk: Desk, dragoman: Any) -> None:
     with Upstream(Clinic(answer, usage=Usage(20, 10))) as upstream:
-        done = desk(*compared(upstream.url, "--cases", "cases.jsonl", "--json"))
-        shown = desk(*compared(upstream.url, "--cases", "cases.jsonl"))
+        done = dragoman(*compared(upstream.url, "--cases", "cases.jsonl", "--json"))
+        shown = dragoman(*compared(upstream.url, "--cases", "cases.jsonl"))
     assert (done.code, done.err) == (0, "")
     assert done.data["complete"] and done.data["source"] == "from cases.jsonl"
     good, bad = done.data["models"]
@@ -100,7 +109,8 @@ def test_each_model_gets_its_score_and_no_tool_runs(desk: Desk) -> None:
     assert not (desk.folder / "ran").exists()
 
 
-def test_where_cases_come_from_is_said(desk: Desk) -> None:
+@pytest.mark.usefixtures("here")
+def test_where_cases_come_from_is_said(desk: Desk, dragoman: Any) -> None:
     listed = f"{TOOLS}\nCASES = {CASES[:1]!r}\n"
     desk.write("listed.py", listed)
     desk.write("cases.toml", '[[cases]]\ntask = "Is it warm in Rome?"\ntool = "weather"\narguments = {city = "Rome"}\n')
@@ -112,15 +122,12 @@ def test_where_cases_come_from_is_said(desk: Desk) -> None:
             (("-t", "mine.py", "--cases", "cases.toml"), "1 case from cases.toml"),
             (("-t", "mine.py"), "2 cases derived from the schemas of the tools"),
         ):
-            done = desk("doctor", "llamacpp:good", "--base-url", upstream.url, *arguments)
+            done = dragoman("doctor", "llamacpp:good", "--base-url", upstream.url, *arguments)
             assert done.code == 0 and words in done.out.splitlines()[0], (arguments, done)
 
 
-def test_wrong_cases_and_options_are_named(
-    desk: Desk, dragoman: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
+@pytest.mark.usefixtures("here")
+def test_wrong_cases_and_options_are_named(desk: Desk, dragoman: Any) -> None:
     desk.write("cases.json", json.dumps(CASES))
     wanted = [
         (("-t", "mine.py", "--cases", "none.json"), "cannot read none.json"),
@@ -145,15 +152,16 @@ def test_wrong_cases_and_options_are_named(
         assert done.err.splitlines()[1].startswith("hint: "), done.err
 
 
-def test_an_endpoint_that_does_not_answer_is_left_after_one_case(desk: Desk) -> None:
+@pytest.mark.usefixtures("here")
+def test_an_endpoint_that_does_not_answer_is_left_after_one_case(desk: Desk, dragoman: Any) -> None:
     with Upstream(Clinic(answer)) as upstream:
         desk.write(
             "config/dragoman/config.toml",
             f'[providers.up]\nbase_url = "{upstream.url}"\n[providers.down]\nbase_url = "http://127.0.0.1:1"\n',
         )
         cases = ("--tools", "mine.py", "--cases", "cases.jsonl")
-        done = desk("doctor", *cases, "-m", "down:m", "-m", "up:good")
-        alone = desk("doctor", *cases, "-m", "down:m", "--json")
+        done = dragoman("doctor", *cases, "-m", "down:m", "-m", "up:good")
+        alone = dragoman("doctor", *cases, "-m", "down:m", "--json")
     assert done.code == 0 and ["down:m", "failed"] in [line.split()[:2] for line in done.out.splitlines()]
     assert "cannot connect" in done.out
     assert alone.code == 4 and [len(each["trials"]) for each in alone.data["models"]] == [1]

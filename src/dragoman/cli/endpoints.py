@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+NO_ANSWER = 4
+"""The exit code if an endpoint does not answer."""
+
+
 class EndpointOptions(Struct, frozen=True, kw_only=True):
     """The options that name an endpoint."""
 
@@ -46,6 +50,62 @@ class EndpointOptions(Struct, frozen=True, kw_only=True):
         str, typer.Option("--key-env", metavar="NAME", help="The variable that contains the key.", show_default=False)
     ] = ""
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False
+
+
+class DoctorOptions(EndpointOptions, frozen=True, kw_only=True):
+    """The options of `dragoman doctor`, in the order of `--help`."""
+
+    models: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="NAME",
+            help="The model, if the target is a URL. With --tools: a model to compare; may be repeated.",
+            show_default=False,
+        ),
+    ] = ()
+    tools: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--tools",
+            "-t",
+            metavar="SOURCE",
+            help="Compare models on these tools, which do not run: file.py, package.module or entry:NAME. May be "
+            "repeated.",
+            show_default=False,
+        ),
+    ] = ()
+    cases: Annotated[
+        str | None,
+        typer.Option(
+            "--cases",
+            metavar="FILE",
+            help="Tasks for --tools, and the calls that are right for them: JSON lines, JSON or TOML. Without it, a "
+            "list CASES in the file of tools; without that, one simple task for each tool.",
+            show_default=False,
+        ),
+    ] = None
+    quick: Annotated[bool, typer.Option("--quick", help="Run only the most important probes.")] = False
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--tokens",
+            metavar="N",
+            help="The maximum tokens of a reply; default: 1024, and with --tools no maximum.",
+            min=32,
+            show_default=False,
+        ),
+    ] = None
+    seconds: Annotated[
+        float,
+        typer.Option(
+            "--seconds", metavar="N", help="The maximum time of one request; with --tools of one case.", min=1
+        ),
+    ] = 120.0
+    no_save: Annotated[bool, typer.Option("--no-save", help="Do not save the findings.")] = False
+    forget: Annotated[bool, typer.Option("--forget", help="Delete the saved findings, and send nothing.")] = False
+    sandbox: Annotated[bool, typer.Option("--sandbox", help="Examine the sandbox for commands instead.")] = False
 
 
 class EndpointFinder:
