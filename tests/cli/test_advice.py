@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import socket
 import threading
@@ -253,6 +254,23 @@ def test_a_text_is_found_in_the_sessions(dragoman: Any, home: Path) -> None:
     shown = dragoman("sessions", "search", "anything")
     assert shown.code == 0 and shown.out.startswith("other  run_") and "Anything else?" in shown.out
     assert dragoman("sessions", "search", "absent").code == 1
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_lists_fit_into_the_terminal(dragoman: Any, home: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    with Upstream(["Hello."]) as upstream:
+        options = ("-m", "llamacpp:m", "--base-url", upstream.url, "--builtin", "none", "--session", "trip")
+        assert dragoman("run", "A task of a few more words than fit into a line of forty columns", *options).code == 0
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for words in (("providers",), ("formats",), ("keys", "--all"), ("sessions", "list"), ("audit", "show")):
+        done = dragoman(*words)
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", done.out).splitlines()
+        assert done.code == 0 and max(map(len, lines)) <= columns, (words, max(lines, key=len))
+        # A table that does not fit loses columns or becomes a list: no cell continues on another row.
+        table = lines[: lines.index("")] if "" in lines else lines
+        assert not any(line.startswith("... ") for line in table), words
 
 
 # ---- help ------------------------------------------------------------------------------------------------------------

@@ -23,12 +23,11 @@ from dragoman.characters import escape_lines, quote_value
 from dragoman.cli.changes import Change, draw_change, find_change
 from dragoman.cli.render import ScreenView
 from dragoman.cli.screen import (
-    GAP,
     Screen,
+    Table,
     cut,
     format_time,
     one_line,
-    pad_columns,
     print_row,
     summarise,
     write_arguments,
@@ -178,10 +177,10 @@ def draw_list(
         )
         for data in listed
     ]
-    titles, *lines = pad_columns([heads, *rows])
-    screen.line((GAP.join(titles), "bold"))
-    for data, (name, *cells) in zip(listed, lines, strict=True):
-        screen.line((name, "green"), GAP, GAP.join(cells))
+    table = Table(screen, heads, rows, ["asked", "expires"])
+    table.heads()
+    for data, row in zip(listed, rows, strict=True):
+        table.row(row, "green")
         if digests:
             screen.line("  ", (data["digest"], "dim"))
         if rules and data["rule"]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dragoman.characters import quote_value
-from dragoman.cli.screen import GAP, Screen, pad_columns, print_warnings, write_json
+from dragoman.cli.screen import GAP, Screen, print_warnings, write_json
 from dragoman.config import Config, load, read_key
 from dragoman.errors import ConfigError
 from dragoman.providers import Provider, Registry
@@ -83,9 +83,15 @@ def _draw(screen: Screen, found: list[dict[str, Any]], *, is_filtered: bool) -> 
         screen.line("no key is found; --all lists the variables of all providers")
         return
     rows = [(data["provider"], data["problem"] or data["found"] or _not_set(data["variables"])) for data in found]
-    for data, (name, where) in zip(found, pad_columns(rows), strict=True):
+    width = max(len(name) for name, _ in rows)
+    for data, (name, where) in zip(found, rows, strict=True):
         style = "red" if data["problem"] else "" if data["found"] else "dim"
-        screen.line((name, "green" if data["found"] else ""), GAP, (where, style))
+        label = (name.ljust(width), "green" if data["found"] else "")
+        if screen.width is None or width + len(GAP) + len(where) <= screen.width:
+            screen.line(label, GAP, (where, style))
+        else:
+            screen.line(label)
+            screen.line(GAP * 2, (where, style))
     if is_filtered:
         screen.line()
         screen.line("--all also lists the providers without a key")

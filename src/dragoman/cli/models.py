@@ -11,7 +11,7 @@ import typer
 from dragoman.characters import quote_value
 from dragoman.cli.endpoints import EndpointFinder, EndpointOptions, run_until_interrupted
 from dragoman.cli.options import with_options
-from dragoman.cli.screen import GAP, Screen, count, pad_columns, print_warnings, write_json
+from dragoman.cli.screen import Screen, Table, count, print_warnings, write_json
 from dragoman.client.models import ListedModel
 from dragoman.errors import ConfigError
 
@@ -47,7 +47,8 @@ def models(*, options: EndpointOptions) -> int:
             entries = [{"name": f"{provider}:{each.id}"} | msgspec.to_builtins(each) for each in listed]
             write_json({"provider": provider, "url": where, "models": entries})
         else:
-            _draw(Screen(), provider, where, listed)
+            is_elsewhere = "://" in finder.target or bool(options.base_url)
+            _draw(Screen(), provider, where, listed, is_elsewhere=is_elsewhere)
         return 0
 
     return run_until_interrupted(work, finder.spinner, lambda: None)
@@ -70,20 +71,19 @@ async def _list(finder: EndpointFinder) -> tuple[str, str, list[ListedModel]]:
     return provider, endpoint.base_url, await finder.list_models(endpoint, details=True)
 
 
-def _draw(screen: Screen, provider: str, where: str, listed: list[ListedModel]) -> None:
-    tools: dict[Any, str] = {True: "tools", False: "no tools", None: ""}
+def _draw(screen: Screen, provider: str, where: str, listed: list[ListedModel], *, is_elsewhere: bool) -> None:
+    tools: dict[Any, str] = {True: "yes", False: "no", None: "-"}
     rows = [(quote_value(each.id), f"{each.context:,}" if each.context else "-", tools[each.tools]) for each in listed]
-    titles, *lines = pad_columns([("model", "context", ""), *rows])
     if any(each.context or each.tools is not None for each in listed):
-        screen.line((GAP.join(titles), "bold"))
-        for name, *rest in lines:
-            screen.line((name, "green"), GAP, GAP.join(rest))
+        table = Table(screen, ("model", "context", "tools"), rows)
+        table.heads()
+        for row in rows:
+            table.row(row, "green")
     else:
         for name, *_ in rows:
             screen.line((name, "green"))
     screen.line()
     screen.line(f"{count(len(listed), 'model')} at {where}")
     if listed:
-        is_named = "://" not in where or provider not in ("custom",)
-        name = f"{provider}:{listed[0].id}" if is_named else listed[0].id
-        screen.line(f'next: dragoman run "Hello" -m {quote_value(name)}')
+        there = f" --base-url {where}" if is_elsewhere else ""
+        screen.line(f'next: dragoman run "Hello" -m {quote_value(f"{provider}:{listed[0].id}")}{there}')

@@ -151,7 +151,12 @@ class Screen:
 
     def fit(self, text: str, used: int) -> str:
         """A text cut to the rest of a line after `used` characters; in a pipe the whole text."""
-        return text if self.width is None else ellipsis(text, max(20, self.width - used))
+        from rich.cells import cell_len, chop_cells
+
+        room = None if self.width is None else max(_NARROWEST, self.width - used)
+        if room is None or cell_len(text) <= room:
+            return text
+        return f"{chop_cells(text, room - 1)[0]}…"
 
 
 GAP = "  "
@@ -211,6 +216,54 @@ def pad_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     rows = [[escape_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     return [[*map(str.ljust, row, widths), row[-1]] for row in rows]
+
+
+class Table:
+    """Rows in columns. A terminal that is too narrow shows fewer columns, or each row on several lines."""
+
+    def __init__(
+        self, screen: Screen, heads: Sequence[str], rows: Sequence[Sequence[str]], optional: Sequence[str] = ()
+    ) -> None:
+        """`optional` names the columns that may be left out, the least important one first."""
+        self._screen = screen
+        self._heads = heads
+        cells = [[escape_line(cell) for cell in row] for row in (heads, *rows)]
+        self._widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        self._shown = list(range(len(heads)))
+        for name in optional:
+            if not self._fits:
+                self._shown.remove(heads.index(name))
+        self._is_stacked = not self._fits
+
+    @property
+    def _fits(self) -> bool:
+        *others, last = self._shown
+        size = sum(self._widths[each] + len(GAP) for each in others) + min(self._widths[last], _NARROWEST)
+        return self._screen.width is None or size <= self._screen.width
+
+    def heads(self) -> None:
+        if not self._is_stacked:
+            self.row(self._heads, *["bold"] * len(self._heads))
+
+    def row(self, cells: Sequence[str], *styles: str) -> None:
+        """Print a row; the styles are those of its first cells."""
+        cells = [escape_line(cell) for cell in cells]
+        kinds = [*styles, *[""] * (len(cells) - len(styles))]
+        first, *others = self._shown
+        if self._is_stacked:
+            self._screen.line((cells[first], kinds[first]))
+            for each in others:
+                if cells[each] not in ("", "-"):
+                    label = f"{self._heads[each]}: " if self._heads[each] else ""
+                    self._screen.line(GAP, (label, "dim"), (cells[each], kinds[each]))
+            return
+        words: list[str | tuple[str, str]] = []
+        used = 0
+        for each in self._shown[:-1]:
+            words += [(cells[each].ljust(self._widths[each]), kinds[each]), GAP]
+            used += self._widths[each] + len(GAP)
+        last = self._shown[-1]
+        self._screen.line(*words, (self._screen.fit(cells[last], used), kinds[last]))
 
 
 def ellipsis(text: str, limit: int) -> str:
@@ -444,7 +497,8 @@ class Spinner:
 
         self._text = text
         console = self._get_console()
-        shown = Text(one_line(text, max(20, min(_MAX_SPINNER_CHARS, console.width - 4))), "dim")
+        room = max(20, min(_MAX_SPINNER_CHARS, console.width - 4))
+        shown = Text(ellipsis(one_line(text, _MAX_SPINNER_CHARS), room), "dim")
         if self._status is None:
             self._status = console.status(shown)
             self._status.start()

@@ -19,10 +19,10 @@ from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import (
     GAP,
     Screen,
+    Table,
     count,
     ellipsis,
     format_time,
-    pad_columns,
     pretty_json,
     print_line,
     result_text,
@@ -282,7 +282,8 @@ def search(
     screen = Screen()
     for match in matches[:limit]:
         place = f"turn {match['turn']}" if match["turn"] else "task"
-        screen.line((quote_value(match["session"]), "green"), GAP, (f"{match['run']}, {place}: {match['in']}", "dim"))
+        run = "" if match["run"] == match["session"] else f"{quote_value(match['run'])}, "
+        screen.line((quote_value(match["session"]), "green"), GAP, (f"{run}{place}: {match['in']}", "dim"))
         screen.line(GAP * 2, match["excerpt"])
     if len(matches) > limit:
         screen.line(f"... and more; --limit N shows them, now {limit}")
@@ -470,7 +471,7 @@ def _draw_list(screen: Screen, sessions: list[tuple[SessionSummary, RunSummary, 
         )
         for session, last, task in sessions
     ]
-    heads, *lines = pad_columns([("session", "last used", "runs", "turns", "state", "task"), *rows])
-    screen.line((GAP.join(heads), "bold"))
-    for name, *rest, task in lines:
-        screen.line((name, "green"), GAP, GAP.join([*rest, ""]), (task, "dim"))
+    table = Table(screen, ("session", "last used", "runs", "turns", "state", "task"), rows, ["turns", "runs"])
+    table.heads()
+    for row in rows:
+        table.row(row, "green", "", "", "", "", "dim")
