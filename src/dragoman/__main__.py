@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import io
+import os
 import signal
 import sys
 import threading
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _PARTS = ("typer", "rich")
 _INTERRUPTED = 130
@@ -23,6 +25,7 @@ class Terminated(BaseException):
 def main() -> int:
     """Run the command line and return its exit code."""
     try:
+        _open_streams()
         _take_sigterm()
         _postpone_collection()
         from dragoman.cli.app import run
@@ -37,6 +40,36 @@ def main() -> int:
         return 2
     except KeyboardInterrupt:
         return _INTERRUPTED
+
+
+class _LossyFile(io.FileIO):
+    """Standard error. A message that cannot be written is lost; it must not change what the command does."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data) or 0
+        except OSError:
+            return len(data)
+
+
+def _open_streams() -> None:
+    """Make the three standard streams usable: a closed one is the null device.
+
+    A file that is opened later would get the number of a closed stream, and what is printed would be written to it.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is sys.__stderr__:
+        encoding = sys.stderr.encoding if sys.stderr is not None else "utf-8"
+        buffer = io.BufferedWriter(_LossyFile(2, "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=True)
 
 
 def _take_sigterm() -> None:

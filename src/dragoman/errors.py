@@ -29,9 +29,11 @@ class DragomanError(Exception):
 
     hint: ClassVar[str] = ""
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, command_hint: str | None = None) -> None:
         super().__init__(message)
         self.next_step = self.hint if hint is None else hint
+        self.command_hint = self.next_step if command_hint is None else command_hint
+        """The next step of somebody who uses the command line, if it is not that of a programmer."""
         if self.next_step:
             # A traceback shows notes, but no attributes.
             self.add_note(f"hint: {self.next_step}")

@@ -44,6 +44,18 @@ def home_folder(environment: Mapping[str, str], platform: str = sys.platform) ->
         return None
 
 
+def current_folder(environment: Mapping[str, str]) -> Path:
+    """Return the current folder. If somebody removed it, this is the path that it had.
+
+    A command that needs no file there works in such a folder, and the settings of a project above it still count.
+    """
+    try:
+        return Path.cwd()
+    except OSError:
+        named = Path(environment.get("PWD", ""))
+        return named if named.is_absolute() else Path("/")
+
+
 def config_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
     """Return the folder of the user's configuration file, or None if the home folder is unknown."""
     return _find(_CONFIG, environment, platform)
@@ -63,7 +75,7 @@ def user_file(environment: Mapping[str, str]) -> Path | None:
     """Return the path of the user's file, whether it exists or not. `$DRAGOMAN_CONFIG` names another file, or `off`."""
     named = environment.get("DRAGOMAN_CONFIG")
     if named:
-        return None if named.lower() in SWITCHED_OFF else expand(named, Path.cwd(), environment)
+        return None if named.lower() in SWITCHED_OFF else expand(named, current_folder(environment), environment)
     folder = config_folder(environment)
     return folder and folder / USER_FILE
 

@@ -11,7 +11,12 @@ import msgspec
 import pytest
 from tests.cli.commands import Desk
 from tests.doctor.clinic import MODELS, Clinic, answer_well
-from tests.doctor.test_scripted_servers import ignore_tool_choice, leave_out_the_last_frame, refuse_tools
+from tests.doctor.test_scripted_servers import (
+    ignore_the_limit,
+    ignore_tool_choice,
+    leave_out_the_last_frame,
+    refuse_tools,
+)
 
 from dragoman.testing import Upstream
 from dragoman.testing.script import Scripted
@@ -57,11 +62,25 @@ def test_a_healthy_server_by_its_address_alone(desk: Desk) -> None:
 def test_faults_are_named_with_their_fix_and_kept(desk: Desk) -> None:
     with Upstream(Clinic(ignore_tool_choice, pages=LLAMA, spoil=leave_out_the_last_frame)) as upstream:
         done = desk("doctor", upstream.url)
-    assert done.code == 1
+    assert done.code == 0, "dragoman copes with all of it, so nobody has to do anything"
     # The reason and a clean end of the body are an end: the last frame of this server is not missed.
     assert "  works    stream end" in done.out
-    assert "3 things are broken" in done.out
+    assert "nothing is broken; dragoman handles 3 deviations" in done.out
+    assert "broken   " not in done.out and "fix:" not in done.out
     assert learned(desk)[0]["quirks"] == {"context_window": 32768, "tool_choice": ["auto"]}
+
+
+def test_what_needs_a_person_is_broken_and_the_advice_works(desk: Desk) -> None:
+    """The token limit is ignored; and a model that a row of one's own does not have."""
+    with Upstream(Clinic(ignore_the_limit, pages=LLAMA)) as upstream:
+        desk.write("config/dragoman/config.toml", f'[providers.mine]\nbase_url = "{upstream.url}"\n')
+        done = desk("doctor", "mine:another", "--no-save")
+        assert done.code == 1
+        assert "  absent   models               it lists 1 model, but not this one" in done.out
+        assert "  broken   length               the token limit is ignored" in done.out
+        assert "fix: set the quirk max_tokens_field" in done.out and "1 thing is broken" in done.out
+        advice = desk("providers", "mine:another")
+        assert (advice.code, advice.err) == (0, "") and upstream.url in advice.out
 
 
 def test_json_for_a_program(desk: Desk) -> None:

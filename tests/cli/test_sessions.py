@@ -132,7 +132,7 @@ def test_a_fork_keeps_the_turns_up_to_one(dragoman, place: str) -> None:
     data = dragoman("sessions", "show", "again", "--json", "--journal", place).data
     assert [len(run["steps"]) for run in data["runs"]] == [1]
     assert dragoman("sessions", "fork", "search", "whole", "--journal", place).out == "whole: 2 runs, 4 turns\n"
-    told = dragoman("sessions", "fork", "search", "third", "-t", "3", "--json", "--journal", place).data
+    told = dragoman("sessions", "fork", "search", "third", "--turn", "3", "--json", "--journal", place).data
     assert (told["session"], [run["turns"] for run in told["runs"]]) == ("third", [3])
 
 

@@ -88,7 +88,7 @@ def test_what_the_row_says_already_is_not_learned_again() -> None:
     row = scripted_endpoint(quirks={"tool_choice": ["auto", "none"], "final_frame": False})
     server = Clinic(ignore_tool_choice, spoil=leave_out_the_last_frame, pages={})
     report = diagnose(server, endpoint=row)
-    assert report.verdict("stream_end") == "broken"
+    assert report.verdict("stream_end") == "handled"
     assert report.fact.quirks == {"tool_choice": ["auto"]}
     assert learn(row, ()) == Fact()
 
@@ -135,8 +135,8 @@ REPLAYS = {"replay_reasoning": "calls", "reasoning_field": "reasoning_content"}
         (think_first, {}, "works", {}),
         (think_first, REPLAYS, "works", {}),
         (want_reasoning_back, REPLAYS, "works", {}),
-        (want_reasoning_back, {}, "broken", REPLAYS),
-        (refuse_reasoning, REPLAYS, "broken", {"replay_reasoning": "never"}),
+        (want_reasoning_back, {}, "handled", REPLAYS),
+        (refuse_reasoning, REPLAYS, "handled", {"replay_reasoning": "never"}),
     ],
     ids=["not needed", "sent", "needed and sent", "needed and not sent", "sent and refused"],
 )
@@ -147,7 +147,7 @@ def test_reasoning_goes_back_as_the_endpoint_wants_it(
     others = {
         probe: found for probe, found in verdicts(report).items() if probe not in ("models", "context", "grammar")
     }
-    assert others == ({"reasoning": "broken"} if verdict == "broken" else {})
+    assert others == ({"reasoning": "handled"} if verdict == "handled" else {})
     assert report.verdict("reasoning") == verdict
     assert report.fact.quirks == learned
 

@@ -38,5 +38,5 @@ def test_the_context_is_what_the_endpoint_says(
 
 def test_a_model_that_is_not_listed_gets_a_guess() -> None:
     finding = judge_models(resolve("ollama:quen3"), {"models": {"models": [{"name": "qwen3"}]}})
-    assert finding.verdict == "works"
+    assert finding.verdict == "absent"
     assert finding.fix == "did you mean 'qwen3'?"

@@ -432,6 +432,8 @@ class Agent(Generic[DepsT]):
         journal = self.journal
         if journal is None:
             return None
+        # A run without a key sends nothing, so there would be nothing to resume.
+        self._clients.get(config.endpoint).check()
         task = next((message.text for message in reversed(messages) if message.role == "user"), "")
         model = f"{config.endpoint.provider.name}:{config.endpoint.model}"
         header = Header(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,6 +19,7 @@ from dragoman import __version__
 from dragoman.errors import DragomanError
 
 USAGE_ERROR = 2
+_WIDE, _NARROWEST, _NARROW_COLUMN = 60, 24, 9
 
 _HELP = """Find, repair and validate the tool calls of models, and convert them between providers.
 
@@ -48,7 +50,36 @@ class CommandRow(NamedTuple):
 
     def load(self) -> Any:
         """Import the module and build its command."""
-        return get_command(import_module(self.module).app)
+        return _lay_out(get_command(import_module(self.module).app))
+
+
+def _lay_out(command: Any) -> Any:
+    """Give a command, and all commands of a group, the layout of `--help`. Typer takes a class for each one only."""
+    from dragoman.cli.options import GroupedCommand
+
+    for each in (command, *getattr(command, "commands", {}).values()):
+        each.context_class = _HelpContext
+        if type(each) is TyperCommand:
+            each.__class__ = GroupedCommand
+    return command
+
+
+class _HelpFormatter(typer.Context.formatter_class):  # type: ignore[misc, valid-type]
+    """The layout of `--help`, which also fits into a narrow terminal."""
+
+    width: int
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.width = min(self.width, max(shutil.get_terminal_size().columns - 2, _NARROWEST))
+
+    def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
+        # The text of an option is below it, if there is no room beside it.
+        super().write_dl(rows, col_max if self.width >= _WIDE else _NARROW_COLUMN, col_spacing)
+
+
+class _HelpContext(typer.Context):
+    formatter_class = _HelpFormatter
 
 
 # `--help` and completion list the commands in this order, without loading them.
@@ -58,16 +89,19 @@ COMMANDS = (
     CommandRow("demo", "dragoman.cli.demo", "Run a demonstration with a real model."),
     CommandRow("doctor", "dragoman.cli.doctor", "Test what an endpoint supports."),
     CommandRow("formats", "dragoman.cli.formats", "List the formats, or show one."),
+    CommandRow("keys", "dragoman.cli.keys", "Show which keys of providers are found, and where."),
     CommandRow("launch", "dragoman.cli.launch", "Start an agent program with a gateway."),
+    CommandRow("models", "dragoman.cli.models", "List the models of a provider or a server."),
     CommandRow("parse", "dragoman.cli.parse", "Show the calls in a model's text."),
     CommandRow("prompts", "dragoman.cli.prompts", "List the saved prompts, or show one."),
     CommandRow("providers", "dragoman.cli.providers", "List the providers, or show one."),
     CommandRow("run", "dragoman.cli.run", "Run a task with a model and tools."),
+    CommandRow("scrub", "dragoman.cli.scrub", "Hide the secrets of a text."),
     CommandRow("serve", "dragoman.cli.serve", "Serve a gateway with working tool calls."),
     CommandRow("approvals", "dragoman.cli.approvals", "List and answer pending approvals."),
     CommandRow("audit", "dragoman.cli.audit", "Verify and show the audit log."),
     CommandRow("config", "dragoman.cli.config", "Show the settings, or write a settings file."),
-    CommandRow("sessions", "dragoman.cli.sessions", "Show, fork, export and delete sessions."),
+    CommandRow("sessions", "dragoman.cli.sessions", "Search, show, fork, export and delete sessions."),
     CommandRow("model", "dragoman.cli.model", "Manage models that run in this process."),
 )
 
@@ -77,6 +111,8 @@ class LazyGroup(TyperGroup):
 
     Loading all commands costs four times as much as loading typer.
     """
+
+    context_class = _HelpContext
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -127,21 +163,35 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):
         # The reader closed the pipe (`| head`). Typer raises SystemExit if that happens early.
-        # Python flushes once more at exit, so standard output must still be writable.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        _discard_output()
         return 0
+    except Exception as error:
+        from dragoman.cli.screen import report_error
+
+        code = report_error(error, os.environ)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _discard_output()
     return code
+
+
+def _discard_output() -> None:
+    """Python flushes once more at exit, so standard output must be writable then."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
 
 
 def _run(arguments: list[str]) -> int:
     try:
         ended = app(args=arguments, prog_name="dragoman", standalone_mode=False)
     except DragomanError as error:
-        _print_error(str(error), error.next_step)
+        _print_error(str(error), error.command_hint)
         return USAGE_ERROR
     except typer.TyperException as error:
-        message = error.format_message().rstrip(".")
-        _print_error(message[:1].lower() + message[1:], "dragoman --help shows the commands")
+        message = error.format_message().rstrip(".").replace(": Value error, ", ": ")
+        path = getattr(getattr(error, "ctx", None), "command_path", "dragoman")
+        what = "commands" if path == "dragoman" else "options"
+        _print_error(message[:1].lower() + message[1:], f"{path} --help shows the {what}")
         return USAGE_ERROR
     return ended if isinstance(ended, int) else 0
 

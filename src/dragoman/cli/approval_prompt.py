@@ -20,14 +20,14 @@ from msgspec.structs import replace
 from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
 from dragoman.agent.redaction import redact_arguments, redact_command, redact_place
 from dragoman.characters import escape_lines, quote_value
+from dragoman.cli.changes import Change, draw_change, find_change
 from dragoman.cli.render import ScreenView
 from dragoman.cli.screen import (
-    GAP,
     Screen,
+    Table,
     cut,
     format_time,
     one_line,
-    pad_columns,
     print_row,
     summarise,
     write_arguments,
@@ -113,6 +113,7 @@ def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> di
         "digest": request.digest,
         "asked": request.asked,
         "expires": request.expires,
+        "change": _change_as_data(request, sink),
         "rule": redact_command(sink, request.suggestion),
         "answered": None,
     }
@@ -120,6 +121,11 @@ def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> di
         given = msgspec.to_builtins(request.answer)
         data["answered"] = sink.value({name: given[name] for name in given if name not in ("request", "digest")})
     return data
+
+
+def _change_as_data(request: ApprovalRequest, sink: HumanSink) -> dict[str, Any] | None:
+    change = find_change(request, sink) if request.answer is None else None
+    return None if change is None else msgspec.to_builtins(change)
 
 
 def state_of(request: ApprovalRequest, now: float) -> str:
@@ -171,10 +177,10 @@ def draw_list(
         )
         for data in listed
     ]
-    titles, *lines = pad_columns([heads, *rows])
-    screen.line((GAP.join(titles), "bold"))
-    for data, (name, *cells) in zip(listed, lines, strict=True):
-        screen.line((name, "green"), GAP, GAP.join(cells))
+    table = Table(screen, heads, rows, ["asked", "expires"])
+    table.heads()
+    for data, row in zip(listed, rows, strict=True):
+        table.row(row, "green")
         if digests:
             screen.line("  ", (data["digest"], "dim"))
         if rules and data["rule"]:
@@ -194,6 +200,9 @@ def draw_request(screen: Screen, data: dict[str, Any], now: float) -> None:
     screen.facts(_detail_lines(data, now))
     screen.heading(f"{cut(quote_value(data['tool']), 80)} would be called with")
     draw_arguments(screen, data)
+    if data["change"] is not None:
+        screen.heading("so this would happen")
+        draw_change(screen, msgspec.convert(data["change"], Change), None)
     if data["operands"]:
         screen.heading("operands")
         for operand in data["operands"]:
@@ -250,19 +259,23 @@ def _strings_in(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-def draw_operand(screen: Screen, operand: dict[str, Any]) -> None:
+def draw_operand(screen: Screen, operand: dict[str, Any], *, is_shown: bool = False) -> None:
+    """Print an operand. If its content `is_shown` as a diff, nobody needs the numbers that identify it."""
     screen.line("  ", (f"{operand['access']} ", "cyan"), quote_value(operand["value"]))
     notes = []
     if operand["real"] and operand["real"] != operand["value"] and operand["kind"] != "url":
         notes.append(f"really {quote_value(operand['real'])}")
     if operand["kind"] == "path":
         notes.append("in the workspace" if operand["inside"] else "OUTSIDE the workspace")
-        notes.append(f"file {operand['identity']}" if operand["identity"] else "does not exist yet")
+        if not operand["identity"]:
+            notes.append("does not exist yet")
+        elif not is_shown:
+            notes.append(f"file {operand['identity']}")
     elif operand["kind"] == "url" and not operand["inside"]:
         notes.append("NOT a public address")
     if operand["protected"]:
         notes.append("PROTECTED: it affects what is trusted later")
-    if operand["digest"]:
+    if operand["digest"] and not is_shown:
         notes.append(f"content {operand['digest'].removeprefix('sha256:')[:_DIGEST_CHARS]}")
     for note in notes:
         screen.line("      ", (note, "bold yellow" if note[:3].isupper() else "dim"))
@@ -286,6 +299,7 @@ ASK = "ask"
 NEVER = "never"
 DEFER = "later"
 APPROVE_KEYWORDS = (ASK, NEVER, DEFER)
+_MAX_DIFF_LINES = 60
 _MAX_ARGUMENT_CHARS = 2000
 """Characters of one argument that are printed before the user asks for all of them."""
 
@@ -419,11 +433,18 @@ class TerminalApprover:
         screen.line()
         name = cut(quote_value(request.call.name), 80)
         screen.line(("approve ", "bold yellow"), (name, "bold"), f"?  {one_line(request.why, 300)}")
-        arguments, was_cut = _shorten(request.arguments, limit)
+        change = find_change(request, self._sink)
+        # A diff says the same as the new text, and shows what it replaces. `s` shows both.
+        left_out = change.arguments if change is not None and limit is not None else frozenset()
+        kept = {name: value for name, value in request.arguments.items() if name not in left_out}
+        arguments, was_cut = _shorten(kept, limit)
         draw_arguments(screen, {"arguments": arguments, "hidden": list(request.hidden)})
+        if change is not None:
+            was_cut = draw_change(screen, change, None if limit is None else _MAX_DIFF_LINES) or was_cut
         for operand in shown_operands(request):
-            draw_operand(screen, show_operand(operand, self._sink))
-        return was_cut
+            is_shown = change is not None and bool(change.lines)
+            draw_operand(screen, show_operand(operand, self._sink), is_shown=is_shown)
+        return was_cut or bool(left_out)
 
     def _draw_menu(self, request: ApprovalRequest, *, was_cut: bool) -> None:
         console = self._view.console

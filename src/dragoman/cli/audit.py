@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from dragoman.cli.options import Json, command_group
-from dragoman.cli.screen import GAP, Screen, count, one_line, pad_columns, write_json
+from dragoman.cli.screen import Screen, Table, count, one_line, write_json
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -134,11 +134,11 @@ def _draw_records(screen: Screen, log_path: Path, records: list[dict[str, Any]],
         screen.line(f"no records{f' of run {one_line(run)}' if run else ''} in {log_path}")
         return
     rows = [[one_line(cell) for cell in _cells(record)] for record in records]
-    heads, *lines = pad_columns([("record", "time", "kind", "run", "call", ""), *rows])
-    screen.line((GAP.join(heads), "bold"))
-    for record, (*cells, details) in zip(records, lines, strict=True):
+    table = Table(screen, ("record", "time", "kind", "run", "call", ""), rows, ["call"])
+    table.heads()
+    for record, row in zip(records, rows, strict=True):
         style = "bold red" if record.get("damaged") else ""
-        screen.line((GAP.join(cells), style), GAP, (details, "dim"))
+        table.row(row, *[style] * (len(row) - 1), "dim")
 
 
 def _cells(record: dict[str, Any]) -> tuple[str, ...]:

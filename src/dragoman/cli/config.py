@@ -14,7 +14,7 @@ from dragoman.cli.screen import Screen, print_line, print_path, print_warnings, 
 from dragoman.config import PROJECT_FILE, SECTIONS, Config, Origin, load, mask, write_template
 from dragoman.config.files import project_file, shorten
 from dragoman.errors import ConfigError
-from dragoman.paths import user_file
+from dragoman.paths import current_folder, user_file
 from dragoman.state_files import replace_file, to_toml
 
 # ---- settings as data ------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def path(
     project: Annotated[bool, typer.Option("--project", help="The project's file, if there is one.")] = False,
 ) -> None:
     """Print the path of your own file, whether it exists or not."""
-    found = project_file(Path.cwd(), os.environ) if project else _own_file()
+    found = project_file(current_folder(os.environ), os.environ) if project else _own_file()
     if found is None:
         raise ConfigError("this project has no settings file", hint="dragoman config init --project writes one")
     print_path(str(found))

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -17,7 +18,7 @@ from dragoman.agent.approvals import Approver
 from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import APPROVE_KEYWORDS
 from dragoman.cli.options import RunOptions
-from dragoman.cli.screen import print_line, read_text
+from dragoman.cli.screen import NO_FOLDER, decode_json, print_line, read_bytes, read_json, read_text
 from dragoman.client import Retries, list_models
 from dragoman.client.facts import FileFacts, shared_facts
 from dragoman.client.models import choose_model
@@ -38,6 +39,7 @@ from dragoman.config.settings import read_prices
 from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.journal import Journal, MemoryJournal, open_journal
+from dragoman.jsonschema.references import refuse_to_fetch
 from dragoman.policy import Rules, read_rule
 from dragoman.policy.decision import TRAITS
 from dragoman.policy.rules import FAMILIES
@@ -92,8 +94,16 @@ _EMBEDDED_PROVIDER = "local"
 class SafetySetup:
     """The rules, built-in tools, MCP servers, sandbox and audit log of one command, made from its settings."""
 
-    def __init__(self, config: Config, environment: Mapping[str, str], workspace: str, warnings: list[str]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        environment: Mapping[str, str],
+        workspace: str,
+        warnings: list[str],
+        mcp: Sequence[str] = (),
+    ) -> None:
         self._config = config
+        self._more_servers = mcp
         self._environment = environment
         self._workspace = workspace
         self._warnings = warnings
@@ -126,14 +136,24 @@ class SafetySetup:
             from dragoman.builtin import toolbox
 
             found += toolbox(config["builtin"], network=config["network"], limits=self._command_limits())
-        if config["mcp"]:
+        if config["mcp"] or self._more_servers:
             from dragoman.mcp import connect, read_servers
 
-            servers = read_servers(config["mcp"])
+            more = read_server_options(self._more_servers)
+            servers = read_servers({**config["mcp"], **more})
             self._servers = connect(servers, pins=pins_file(self._environment), environment=self._environment)
+            self._check_servers(more)
             self._warnings += self._servers.problems
             found += self._servers.tools
         return found
+
+    def _check_servers(self, named: Mapping[str, Any]) -> None:
+        """The servers of --mcp have to work, as the tools of --tools have to load."""
+        assert self._servers is not None
+        for problem in self._servers.problems:
+            if problem.partition(": cannot be used")[0] in named:
+                self._servers.close()
+                raise ConfigError(f"--mcp: {problem}", hint="check the command or the URL of the server")
 
     def _command_limits(self) -> Any:
         """What a command may use, where the settings say something else than the sandbox does by itself."""
@@ -197,7 +217,7 @@ def pins_file(environment: Mapping[str, str]) -> Path | None:
 
 # ---- options and context ---------------------------------------------------------------------------------------------
 
-_READ_ELSEWHERE = ("tools", "system")
+_READ_ELSEWHERE = ("tools", "system", "mcp")
 """Options with the name of a setting that do not simply replace it."""
 NO_MODEL = "no model is given"
 NO_MODEL_HINT = (
@@ -218,12 +238,14 @@ class AppContext:
         self.registry = self.config.registry()
         self._keys = keys_by_variable(self.config, self.registry, variables, self.warnings)
         self._environment = {**variables, **self._keys}
+        self._given_key = read_key_option(options.key)
         self.system = self.config["system"] if options.system is None else options.system
         if options.system is not None and options.system.startswith("@"):
             self.system = read_text(options.system[1:]).strip()
+        self._schema = read_schema(options.schema) if options.schema is not None else None
         self.workspace = _resolve_workspace(options.workspace)
         self.facts = open_facts(variables, self.warnings)
-        self.safety = SafetySetup(self.config, variables, self.workspace, self.warnings)
+        self.safety = SafetySetup(self.config, variables, self.workspace, self.warnings, options.mcp)
         self.tools = self._load_tools()
         self.log = self._open_log()
         self.journal = self._open_journal()
@@ -241,11 +263,13 @@ class AppContext:
             self.tools,
             system=self.system,
             base_url=self.options.base_url,
+            key=self._given_key,
             tool_mode=config["tool_mode"],
             text_calls=config["text_calls"],
             approve=approve,
             limits=config.limits,
             journal=self.journal,
+            answer=self._schema,
             listeners=[self.log] if self.log is not None else [],
             options={**config.options, **self._request_options},
             fallbacks=config["fallbacks"],
@@ -261,7 +285,7 @@ class AppContext:
         if model or row.model or row.group != "local":
             return name
         endpoint = self.registry.resolve(provider, "", base_url=base_url)
-        listed = list_models(endpoint, transport=self._transport(), environment=self._environment)
+        listed = list_models(endpoint, key=self._given_key, transport=self._transport(), environment=self._environment)
         chosen = choose_model(listed)
         if not chosen:
             raise ConfigError(f"{row.name} lists no model", hint=f"load one, or name it as {row.name}:MODEL")
@@ -315,6 +339,7 @@ class AppContext:
         """The keys of all providers, and the secrets in the settings. The agent searches the environment itself."""
         named = {name: self._environment.get(name, "") for name in self.config["secrets"]}
         named |= {f"mcp_{number}": value for number, value in enumerate(self.safety.secrets(), 1)}
+        named |= {"key": self._given_key} if self._given_key else {}
         return {name: value for name, value in {**self._keys, **named}.items() if worth_hiding(value)}
 
     def close(self) -> None:
@@ -359,7 +384,7 @@ class AppContext:
             return None
         from dragoman.telemetry import JsonLog
 
-        return JsonLog(path, secrets=self._keys.values())
+        return JsonLog(path, secrets=[*self._keys.values(), *filter(None, [self._given_key])])
 
     def _open_journal(self) -> Journal | None:
         if self.options.no_journal or not self.config["journal.enabled"]:
@@ -447,6 +472,78 @@ def _split_options(given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, An
 _OPTIONS_HINT = "put the name of the wire before a field of one wire: --option openai_chat.logprobs=true"
 
 
+def read_key_option(given: str | None) -> str | None:
+    """The key of `--key`: the text itself, or the content of a file behind `@`."""
+    if given is None:
+        return None
+    key = read_text(str(Path(given[1:]).expanduser())).strip() if given.startswith("@") else given.strip()
+    if not key or len(key.splitlines()) > 1:
+        raise ConfigError("--key has to be one line", hint="for example --key @~/.keys/openai")
+    return key
+
+
+def read_schema(given: str) -> dict[str, Any]:
+    """The JSON Schema of `--schema`: a file, or the schema itself."""
+    hint = 'for example {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'
+    is_inline = given.lstrip().startswith("{")
+    schema = decode_json(given.encode() if is_inline else read_bytes(given), "--schema" if is_inline else given, hint)
+    if not isinstance(schema, dict):
+        raise ConfigError(f"the schema in {given} is not an object", hint=hint)
+    from jsonschema_rs import ReferencingError, ValidationError, validator_for
+
+    try:
+        validator_for(schema, retriever=refuse_to_fetch)
+    except (ValidationError, ReferencingError, ValueError) as problem:
+        why = getattr(problem, "message", "") or str(problem)
+        raise ConfigError(f"--schema is not a valid JSON Schema: {why}", hint=hint) from None
+    return schema
+
+
+_server_name = re.compile(r"([A-Za-z0-9][\w-]*)=(?!=)").match
+
+
+def read_server_options(given: Sequence[str]) -> dict[str, Any]:
+    """The servers of `--mcp`, as a table of the settings: a command, a URL, or the servers of a JSON file."""
+    rows: dict[str, Any] = {}
+    for each in given:
+        named = _server_name(each)
+        value = each[named.end() :] if named else each
+        if value.endswith(".json") and " " not in value:
+            read = read_json(str(Path(value).expanduser()))
+            table = read.get("mcpServers", read) if isinstance(read, dict) else None
+            if not isinstance(table, dict):
+                raise ConfigError(f"{value} has no table of servers", hint='for example {"mcpServers": {"files": ...}}')
+            rows |= {named[1]: next(iter(table.values()))} if named and len(table) == 1 else table
+            continue
+        is_url = "://" in value.partition(" ")[0]
+        try:
+            words = [value] if is_url else shlex.split(value)
+        except ValueError as error:
+            raise ConfigError(f"--mcp {each!r}: {error}", hint="check the quotes") from None
+        if not words:
+            raise ConfigError("--mcp is empty", hint="for example --mcp 'uvx mcp-server-time'")
+        row = {"url": value} if is_url else {"command": words}
+        rows[named[1] if named else _name_server(value, rows, is_url=is_url)] = row
+    return rows
+
+
+def _name_server(value: str, taken: Mapping[str, Any], *, is_url: bool) -> str:
+    """A name for a server: the host of a URL, or the last word of a command that is no option."""
+    from urllib.parse import urlsplit
+
+    if is_url:
+        base = urlsplit(value).hostname or ""
+    else:
+        words = [word for word in shlex.split(value) if not word.startswith("-")]
+        # `uvx server-time` and `python server.py` start what their first argument names.
+        base = Path((words[1:2] or words[:1] or [""])[0]).stem
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", base).strip("_-") or "server"
+    number = 1
+    while (unique := name if number == 1 else f"{name}_{number}") in taken:
+        number += 1
+    return unique
+
+
 def _read_value(text: str) -> Any:
     """The value of a text if it is JSON, else the text itself."""
     try:
@@ -456,7 +553,10 @@ def _read_value(text: str) -> Any:
 
 
 def _resolve_workspace(given: str | None) -> str:
-    path = Path(given or ".").expanduser().resolve()
+    try:
+        path = Path(given or ".").expanduser().resolve()
+    except OSError:
+        raise ConfigError(NO_FOLDER[0], hint=f"{NO_FOLDER[1]}, or name a workspace: --workspace DIR") from None
     if not path.is_dir():
         raise ConfigError(f"there is no folder {given}", hint="--workspace names the folder in which the tools work")
     return str(path)

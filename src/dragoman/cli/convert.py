@@ -46,7 +46,7 @@ def convert(
         typer.Option("--from", "-f", metavar="WIRE", help="The wire or provider of the request.", show_default=False),
     ] = ...,  # type: ignore[assignment]
     target: Annotated[
-        str, typer.Option("--to", "-t", metavar="WIRE", help="The wire or provider to convert to.", show_default=False)
+        str, typer.Option("--to", metavar="WIRE", help="The wire or provider to convert to.", show_default=False)
     ] = ...,  # type: ignore[assignment]
     model: Annotated[str, typer.Option("--model", "-m", help="The model to write into the new request.")] = "",
     check: Annotated[bool, typer.Option("--check", help="Exit with code 1 if anything was changed or lost.")] = False,

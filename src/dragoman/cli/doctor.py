@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import typer
-from msgspec import Struct
 
-from dragoman.characters import quote_value
+from dragoman.cli.endpoints import NO_ANSWER, DoctorOptions, EndpointFinder, run_until_interrupted
 from dragoman.cli.options import with_options
-from dragoman.cli.screen import FATAL, SIGNAL_BASE, Screen, Spinner, count, print_line, print_warnings, write_json
-from dragoman.cli.signals import InterruptHandler
-from dragoman.client.client import open_transport
-from dragoman.client.detection import adetect
+from dragoman.cli.screen import FATAL, Screen, count, print_line, print_warnings, write_json
 from dragoman.client.facts import FileFacts, learned_file
-from dragoman.client.models import ListedModel, alist_models, choose_model
-from dragoman.client.transport import Transport
-from dragoman.config import keys_by_variable, load
+from dragoman.config import load
 from dragoman.doctor import (
     Finding,
     Prober,
@@ -39,8 +30,6 @@ from dragoman.sandbox.detection import Attempt, ProbeReport
 from dragoman.secrets.exchanges import RequestRedactor
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from dragoman.sandbox import Sandbox
 
 # ---- sandbox report --------------------------------------------------------------------------------------------------
@@ -84,170 +73,61 @@ def _attempt_line(attempt: Attempt) -> str:
 
 # ---- examining an endpoint -------------------------------------------------------------------------------------------
 
-NO_ANSWER = 4
-_STYLES = {"works": "green", "broken": "bold red", "absent": "yellow", "unknown": "dim"}
-_NO_TARGET = "name one: dragoman doctor provider:model, or dragoman doctor http://127.0.0.1:8080"
-
-
-class DoctorOptions(Struct, frozen=True, kw_only=True):
-    """The options of `dragoman doctor`, in the order of `--help`."""
-
-    target: Annotated[
-        str | None, typer.Argument(metavar="[URL|PROVIDER:MODEL]", help="The endpoint to examine.", show_default=False)
-    ] = None
-    model: Annotated[
-        str,
-        typer.Option("--model", "-m", metavar="NAME", help="The model, if the target is a URL.", show_default=False),
-    ] = ""
-    base_url: Annotated[
-        str, typer.Option("--base-url", metavar="URL", help="The base URL of the provider.", show_default=False)
-    ] = ""
-    wire: Annotated[
-        str, typer.Option("--wire", metavar="NAME", help="The wire to use, if there are several.", show_default=False)
-    ] = ""
-    key_env: Annotated[
-        str, typer.Option("--key-env", metavar="NAME", help="The variable that contains the key.", show_default=False)
-    ] = ""
-    quick: Annotated[bool, typer.Option("--quick", help="Run only the most important probes.")] = False
-    tokens: Annotated[int, typer.Option("--tokens", metavar="N", help="The maximum tokens of a reply.", min=32)] = 1024
-    seconds: Annotated[
-        float, typer.Option("--seconds", metavar="N", help="The maximum time of one request.", min=1)
-    ] = 120.0
-    no_save: Annotated[bool, typer.Option("--no-save", help="Do not save the findings.")] = False
-    forget: Annotated[bool, typer.Option("--forget", help="Delete the saved findings, and send nothing.")] = False
-    sandbox: Annotated[bool, typer.Option("--sandbox", help="Examine the sandbox for commands instead.")] = False
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False
+_TOKENS = 1024
+_STYLES = {"works": "green", "handled": "cyan", "broken": "bold red", "absent": "yellow", "unknown": "dim"}
+_WIDE = 72
+"""The width below which a finding takes several lines."""
 
 
 class DoctorRun:
     """One examination of an endpoint: finds the endpoint, probes it, prints and saves the findings."""
 
-    def __init__(self, options: DoctorOptions, environment: Mapping[str, str]) -> None:
+    def __init__(self, finder: EndpointFinder, options: DoctorOptions, environment: Mapping[str, str]) -> None:
+        self._finder = finder
         self.options = options
-        self._key = environment.get(options.key_env, "").strip() or None if options.key_env else None
-        if options.key_env and self._key is None:
-            raise ConfigError(
-                f"{options.key_env} is not set", hint="--key-env names the variable that contains the key"
-            )
-        self.config = load(environment=environment)
-        self.warnings = list(self.config.warnings)
-        self.registry = self.config.registry()
-        keys = keys_by_variable(self.config, self.registry, environment, self.warnings)
-        self._environment = {**environment, **keys}
         path = learned_file(environment)
         self._facts = FileFacts(path, "doctor") if path is not None else None
         self._screen = Screen()
-        self._spinner = Spinner(_open_console, shown=not options.as_json)
+        self._spinner = finder.spinner
         self.report: Report | None = None
 
     def run(self) -> int:
         """Examine the endpoint, and return the exit code."""
-        with asyncio.Runner() as runner:
-            return runner.run(self._run_until_interrupted())
-
-    async def _run_until_interrupted(self) -> int:
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(self._examine())
-        with InterruptHandler(loop, task.cancel, self._spinner.hide) as handler:
-            try:
-                return await task
-            except asyncio.CancelledError:
-                print("interrupted; nothing was saved", file=sys.stderr)
-                return SIGNAL_BASE + (handler.signal_number or signal.SIGINT)
-            finally:
-                self._spinner.hide()
+        return run_until_interrupted(
+            self._examine, self._spinner, lambda: print("interrupted; nothing was saved", file=sys.stderr)
+        )
 
     async def _examine(self) -> int:
-        endpoint = await self._find_endpoint()
+        # Facts from earlier examinations are not used.
+        endpoint = await self._finder.find(self._finder.target, next(iter(self.options.models), ""))
         if self.options.forget:
             return self._forget(endpoint)
-        subject = admit(endpoint, quick=self.options.quick, tokens=self.options.tokens)
+        tokens = self.options.tokens or _TOKENS
+        subject = admit(endpoint, quick=self.options.quick, tokens=tokens)
         if not self.options.as_json:
             name = f"{endpoint.provider.name}:{endpoint.model}"
             self._screen.line((name, "bold"), f" at {RequestRedactor().address(endpoint.base_url)} ({endpoint.wire})")
             limit = count_requests(subject)
-            self._screen.line(f"at most {limit} requests of at most {self.options.tokens} tokens each")
+            self._screen.line(f"at most {limit} requests of at most {tokens} tokens each")
             self._screen.line()
-        transport = self._open_transport(endpoint)
+        finder = self._finder
+        transport = finder.open_transport(endpoint)
         prober = Prober(
             subject.endpoint,
             transport=transport,
-            key=self._key,
-            environment=self._environment,
-            timeouts=self.config.timeouts,
-            tokens=self.options.tokens,
+            key=finder.key,
+            environment=finder.environment,
+            timeouts=finder.config.timeouts,
+            tokens=tokens,
             seconds=self.options.seconds,
         )
         try:
-            async for step in examine(subject, prober, self.config.prices()):
+            async for step in examine(subject, prober, finder.config.prices()):
                 self._handle_step(step)
         finally:
             await prober.close()
             await transport.close()
         return self._finish(endpoint)
-
-    def _open_transport(self, endpoint: Endpoint) -> Transport:
-        if endpoint.provider.transport or not self.config["proxy"]:
-            return open_transport(endpoint, self._environment)
-        from dragoman.client.http import HttpTransport
-
-        return HttpTransport(proxy=self.config["proxy"], environment=self._environment)
-
-    # ---- finding the endpoint ----------------------------------------------------------------------------------------
-
-    async def _find_endpoint(self) -> Endpoint:
-        """The endpoint that the options name. Facts from earlier examinations are not used."""
-        options = self.options
-        target = options.target or options.base_url or self.config["model"]
-        if not target:
-            raise ConfigError("there is no endpoint to examine", hint=_NO_TARGET)
-        if "://" in target:
-            return await self._find_by_url(target)
-        settings: dict[str, Any] = {"wire": options.wire, "base_url": options.base_url}
-        provider, model = self.registry.split(target, options.base_url)
-        model = options.model or model
-        row = self.registry.get(provider.partition("@")[0])
-        if not model and not row.model:
-            model = await self._first_model(self.registry.resolve(provider, "", **settings))
-        return self.registry.resolve(f"{provider}:{model or row.model}", **settings)
-
-    async def _find_by_url(self, url: str) -> Endpoint:
-        self._spinner.show(f"detecting the server at {url}")
-        options = self.options
-        transport = self._open_transport(self.registry.resolve("custom", "", base_url=url))
-        try:
-            found = await adetect(
-                url,
-                key=self._key,
-                transport=transport,
-                environment=self._environment,
-                registry=self.registry,
-                assume=(options.wire or "openai_chat") if options.model else "",
-            )
-        finally:
-            await transport.close()
-        model = options.model or self._choose_model(found.models, found.base_url)
-        wire = options.wire or found.wire
-        return self.registry.resolve(found.provider, model, base_url=found.urls.get(wire, found.base_url), wire=wire)
-
-    def _choose_model(self, listed: Sequence[ListedModel], where: str) -> str:
-        model = choose_model(listed)
-        if not model:
-            raise ConfigError(f"{where} lists no model", hint="load one, or name it with --model NAME")
-        if len(listed) > 1:
-            print_line(
-                f"the server has {len(listed)} models; using {quote_value(model)} (--model NAME chooses another)",
-                error=True,
-            )
-        return model
-
-    async def _first_model(self, endpoint: Endpoint) -> str:
-        transport = self._open_transport(endpoint)
-        try:
-            listed = await alist_models(endpoint, key=self._key, transport=transport, environment=self._environment)
-        finally:
-            await transport.close()
-        return self._choose_model(listed, endpoint.provider.name)
 
     # ---- printing ----------------------------------------------------------------------------------------------------
 
@@ -261,13 +141,19 @@ class DoctorRun:
                 self._print_finding(step)
 
     def _print_finding(self, finding: Finding) -> None:
-        name = finding.probe.replace("_", " ")
-        style = _STYLES[finding.verdict]
-        self._screen.line("  ", (f"{finding.verdict:8}", style), f" {name:21}", finding.summary)
-        if finding.verdict in ("broken", "absent") and finding.evidence:
-            self._screen.line(" " * 32, (finding.evidence, "dim"))
+        verdict = (f"{finding.verdict:8}", _STYLES[finding.verdict])
+        name, indent = finding.probe.replace("_", " "), " " * 32
+        if self._screen.width is not None and self._screen.width < _WIDE:
+            indent = " " * 4
+            self._screen.line(verdict, f" {name}")
+            self._screen.line(indent, finding.summary)
+        else:
+            self._screen.line("  ", verdict, f" {name:21}", finding.summary)
+        if finding.verdict in ("handled", "broken", "absent") and finding.evidence:
+            self._screen.line(indent, (finding.evidence, "dim"))
         if finding.fix:
-            self._screen.line(" " * 32, ("fix: ", "bold"), finding.fix)
+            is_advice = finding.verdict in ("broken", "unknown")
+            self._screen.line(indent, ("fix: ", "bold") if is_advice else ("note: ", "dim"), finding.fix)
 
     def _finish(self, endpoint: Endpoint) -> int:
         report = self.report
@@ -285,11 +171,14 @@ class DoctorRun:
         return FATAL if report.faults else 0
 
     def _print_result(self, report: Report, *, answered: bool, saved: bool) -> None:
-        spent = f"{report.requests} requests, {report.usage.input_tokens} tokens in, {report.usage.output_tokens} out"
+        usage = report.usage
+        spent = f"{count(report.requests, 'request')}, {usage.input_tokens} tokens in, {usage.output_tokens} out"
         cost = f", about ${report.cost:.4f}" if report.cost else ""
         number = len(report.faults)
         are = "is" if number == 1 else "are"
         faults = f"{count(number, 'thing')} {are} broken" if number else "nothing is broken"
+        deviations = sum(finding.verdict == "handled" for finding in report.findings)
+        faults += f"; dragoman handles {count(deviations, 'deviation')}" if deviations else ""
         self._spinner.hide()
         self._screen.line()
         self._screen.line((faults if answered else "it did not answer", "bold"), f" ({spent}{cost})")
@@ -314,13 +203,6 @@ class DoctorRun:
         return 0
 
 
-@cache
-def _open_console() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False)
-
-
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 HELP = """Test an endpoint: calls, streams, tool choice, results, reasoning, schemas, text formats, grammars.
@@ -328,6 +210,9 @@ HELP = """Test an endpoint: calls, streams, tool choice, results, reasoning, sch
 The target is provider:model, a provider (the command uses its first model), or the URL of a server (the command detects
 its kind). Without a target, the command examines the model of the settings. It prints the number of requests first.
 Each request is small and uses temperature 0.
+
+With --tools, the command compares models on your own tools: for each model, in how many cases it called the right
+tool with the right arguments, the turns and the time of a case, and the cost. The tools do not run.
 
 The findings are saved in `learned.toml` in the configuration folder. `dragoman run` and `dragoman chat` use them.
 
@@ -340,15 +225,16 @@ Examples:
   dragoman doctor local                          the embedded model
   dragoman doctor openai:gpt-5 --json | jq '.findings[] | select(.verdict == "broken")'
   dragoman doctor ollama:qwen3 --forget          delete the saved findings
+  dragoman doctor --tools mine.py -m openai:gpt-5 -m ollama:qwen3 --cases cases.jsonl
   dragoman doctor --sandbox                      test the sandbox for commands on this machine
 
 \b
 Exit codes:
-  0    everything that the endpoint offers works
-  1    something is broken, or the sandbox is not effective
+  0    nothing needs to be done: everything works, or dragoman handles it
+  1    something is broken, and the output says what to do, or the sandbox is not effective
   2    usage error: unknown provider, missing key, no server at that address
-  4    the endpoint did not answer
-  130  interrupted by Ctrl-C; nothing was saved
+  4    the endpoint did not answer; in a comparison: none did
+  130  interrupted by Ctrl-C; nothing was saved, and a comparison is partial
 """
 
 
@@ -360,9 +246,18 @@ app = typer.Typer(name="doctor", add_completion=False, rich_markup_mode=None)
 def doctor(*, options: DoctorOptions) -> int:
     if options.sandbox:
         return _examine_sandbox(as_json=options.as_json)
-    doctor_run = DoctorRun(options, os.environ)
-    print_warnings(doctor_run.warnings)
-    return doctor_run.run()
+    if options.cases and not options.tools:
+        raise ConfigError("--cases is for a comparison", hint="also give your tools: --tools mine.py")
+    if len(options.models) > 1 and not options.tools:
+        raise ConfigError("one model is examined at a time", hint="--tools mine.py compares models on your tools")
+    finder = EndpointFinder(options, os.environ)
+    if not options.as_json:
+        print_warnings(finder.warnings)
+    if options.tools:
+        from dragoman.cli.comparison import ComparisonRun
+
+        return ComparisonRun(finder, options).run()
+    return DoctorRun(finder, options, os.environ).run()
 
 
 def _examine_sandbox(*, as_json: bool) -> int:

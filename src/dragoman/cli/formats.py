@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from dragoman import formats as catalogue
-from dragoman.cli.screen import GAP, Screen, pad_columns, write_json
+from dragoman.cli.screen import Screen, Table, write_json
 from dragoman.errors import CannotExpress
 from dragoman.formats import Format
 
@@ -89,11 +89,10 @@ def example_of(row: Format) -> str:
 
 def _list(screen: Screen, listed: list[Format]) -> None:
     cells = [(row.name, family_of(row), _on_one_line(row.template or example_of(row))) for row in listed]
-    heads, *lines = pad_columns([("name", "family", "how a call is written"), *cells])
-    screen.line((GAP.join(heads), "bold"))
-    for name, family, written in lines:
-        shown = screen.fit(written, len(name) + len(family) + 2 * len(GAP))
-        screen.line((name, "green"), GAP, (family, "dim"), GAP, shown)
+    table = Table(screen, ("name", "family", "how a call is written"), cells, ["family"])
+    table.heads()
+    for row in cells:
+        table.row(row, "green", "dim")
     screen.line()
     screen.line(f"{len(listed)} formats; dragoman formats NAME shows one with an example")
 

@@ -10,12 +10,19 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from msgspec import Struct
+from typer.core import TyperCommand
 
 from dragoman.types import ModeName, SandboxName, ToolModeName, TrustName
 
 
-def _option(*names: str, help: str = "", metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
+def _option(*names: str, help: str = "", metavar: str | None = None, group: str | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, show_default=False, rich_help_panel=group)
+
+
+# The groups of options in `--help`, in their order.
+_MODEL, _TOOLS, _SESSION = "Model", "Tools", "Task and session"
+_PERMISSIONS, _LIMITS, _OUTPUT = "Permissions", "Limits", "Output"
+_GROUPS = ("Arguments", _MODEL, _TOOLS, _SESSION, _PERMISSIONS, _LIMITS, _OUTPUT, "Options")
 
 
 ONCE = "once"
@@ -29,7 +36,36 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     command that resumes a run.
     """
 
-    model: Annotated[str | None, _option("--model", "-m", metavar="PROVIDER:MODEL", help="The model.")] = None
+    model: Annotated[
+        str | None,
+        _option(
+            "--model",
+            "-m",
+            metavar="PROVIDER:MODEL",
+            help="The model. A slash works as well as a colon, and the vendor of a known model may be left out.",
+            group=_MODEL,
+        ),
+    ] = None
+    fallbacks: Annotated[
+        tuple[str, ...],
+        _option(
+            "--fallback",
+            metavar="PROVIDER:MODEL",
+            help="A model to use if the endpoint fails. May be repeated; they are tried in order.",
+            group=_MODEL,
+        ),
+    ] = ()
+    key: Annotated[
+        str | None,
+        ONCE,
+        _option(
+            "--key",
+            metavar="@FILE|KEY",
+            help="The key of the endpoint. Other users of this machine can see a key that is typed here; @FILE and "
+            "variables are safer. `dragoman keys` shows which keys are found.",
+            group=_MODEL,
+        ),
+    ] = None
     tools: Annotated[
         tuple[str, ...],
         _option(
@@ -37,15 +73,28 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             "-t",
             metavar="SOURCE",
             help="Your own tools: file.py, package.module, package.module:name or entry:NAME. May be repeated.",
+            group=_TOOLS,
+        ),
+    ] = ()
+    mcp: Annotated[
+        tuple[str, ...],
+        _option(
+            "--mcp",
+            metavar="[NAME=]SERVER",
+            help="An MCP server whose tools are offered: its command in quotes, its URL, or a JSON file with "
+            "mcpServers. May be repeated.",
+            group=_TOOLS,
         ),
     ] = ()
     system: Annotated[
         str | None,
         ONCE,
-        _option("--system", metavar="TEXT|@FILE", help="The system prompt, or a file that contains it."),
+        _option(
+            "--system", metavar="TEXT|@FILE", help="The system prompt, or a file that contains it.", group=_SESSION
+        ),
     ] = None
-    session: Annotated[str | None, ONCE, _option("--session", "-s", metavar="NAME")] = None
-    resume: Annotated[bool, ONCE, _option("--resume")] = False
+    session: Annotated[str | None, ONCE, _option("--session", "-s", metavar="NAME", group=_SESSION)] = None
+    resume: Annotated[bool, ONCE, _option("--resume", group=_SESSION)] = False
     approve: Annotated[
         tuple[str, ...],
         _option(
@@ -54,6 +103,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             help="What happens with calls that need approval. ask: ask at the terminal (the default). later: stop the "
             "run until `dragoman approvals` answers (the default without a terminal). never: deny them. NAME: approve "
             "the calls of this tool or pattern. May be repeated.",
+            group=_PERMISSIONS,
         ),
     ] = ()
     deny: Annotated[
@@ -63,6 +113,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             metavar="RULE",
             help="Calls that never run, such as 'bash(rm*)'. The name of a tool alone hides the tool from the model. "
             "May be repeated.",
+            group=_PERMISSIONS,
         ),
     ] = ()
     allow: Annotated[
@@ -71,10 +122,12 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             "--allow",
             metavar="RULE",
             help="Calls that need no approval, such as 'bash(git status*)' or 'write(src/**)'. May be repeated.",
+            group=_PERMISSIONS,
         ),
     ] = ()
     ask: Annotated[
-        tuple[str, ...], _option("--ask", metavar="RULE", help="Calls that always need approval. May be repeated.")
+        tuple[str, ...],
+        _option("--ask", metavar="RULE", help="Calls that always need approval. May be repeated.", group=_PERMISSIONS),
     ] = ()
     mode: Annotated[
         ModeName | None,
@@ -83,26 +136,36 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             help="Which calls run without approval. plan: reads; all other calls are denied. default: reads. edits: "
             "also writes in the workspace. sandboxed: also commands in a sandbox. locked: as default, but denies "
             "instead of asking. bypass: all calls except denied ones.",
+            group=_PERMISSIONS,
         ),
     ] = None
     builtin: Annotated[
         str | None,
         _option(
-            "--builtin", metavar="NAMES", help="The built-in tools to offer: names separated by commas, all or none."
+            "--builtin",
+            metavar="NAMES",
+            help="The built-in tools to offer: names separated by commas, all or none.",
+            group=_TOOLS,
         ),
     ] = None
-    sandbox: Annotated[SandboxName | None, _option("--sandbox", help="The sandbox for the commands of bash.")] = None
+    sandbox: Annotated[
+        SandboxName | None, _option("--sandbox", help="The sandbox for the commands of bash.", group=_PERMISSIONS)
+    ] = None
     network: Annotated[
-        bool | None, _option("--network/--no-network", help="Whether commands in the sandbox can use the network.")
+        bool | None,
+        _option(
+            "--network/--no-network", help="Whether commands in the sandbox can use the network.", group=_PERMISSIONS
+        ),
     ] = None
     turns: Annotated[
-        str | None, _option("--turns", metavar="N", help="The maximum number of requests to the model.")
+        str | None, _option("--turns", metavar="N", help="The maximum number of requests to the model.", group=_LIMITS)
     ] = None
     tokens: Annotated[
-        str | None, _option("--tokens", metavar="N", help="The maximum number of tokens, input and output.")
+        str | None,
+        _option("--tokens", metavar="N", help="The maximum number of tokens, input and output.", group=_LIMITS),
     ] = None
-    cost: Annotated[str | None, _option("--cost", metavar="DOLLARS", help="The maximum cost.")] = None
-    seconds: Annotated[str | None, _option("--seconds", metavar="N", help="The maximum time.")] = None
+    cost: Annotated[str | None, _option("--cost", metavar="DOLLARS", help="The maximum cost.", group=_LIMITS)] = None
+    seconds: Annotated[str | None, _option("--seconds", metavar="N", help="The maximum time.", group=_LIMITS)] = None
     request_options: Annotated[
         tuple[str, ...],
         _option(
@@ -110,28 +173,56 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             "-o",
             metavar="NAME=VALUE",
             help="An option of the request, such as temperature=0.2. May be repeated.",
+            group=_MODEL,
         ),
     ] = ()
-    base_url: Annotated[str, _option("--base-url", metavar="URL", help="The base URL of the endpoint.")] = ""
+    base_url: Annotated[
+        str, _option("--base-url", metavar="URL", help="The base URL of the endpoint.", group=_MODEL)
+    ] = ""
     tool_mode: Annotated[
         ToolModeName | None,
-        _option("--tool-mode", help="How tools are offered: as native definitions, or as text in the prompt."),
+        _option(
+            "--tool-mode", help="How tools are offered: as native definitions, or as text in the prompt.", group=_MODEL
+        ),
     ] = None
     text_calls: Annotated[
-        bool | None, _option("--text-calls/--no-text-calls", help="Whether calls in a model's text count at all.")
+        bool | None,
+        _option("--text-calls/--no-text-calls", help="Whether calls in a model's text count at all.", group=_MODEL),
     ] = None
-    trust: Annotated[TrustName | None, _option("--trust", help="Which calls in a model's text count.")] = None
+    trust: Annotated[
+        TrustName | None, _option("--trust", help="Which calls in a model's text count.", group=_PERMISSIONS)
+    ] = None
     workspace: Annotated[
         str | None,
-        _option("--workspace", metavar="DIR", help="The folder in which the tools work; default: the current folder."),
+        _option(
+            "--workspace",
+            metavar="DIR",
+            help="The folder in which the tools work; default: the current folder.",
+            group=_TOOLS,
+        ),
     ] = None
-    as_json: Annotated[bool, ONCE, _option("--json", help="Print one JSON object per event.")] = False
-    quiet: Annotated[bool, ONCE, _option("--quiet", "-q")] = False
-    thinking: Annotated[bool, ONCE, _option("--thinking", help="Also show the reasoning of the model.")] = False
+    schema: Annotated[
+        str | None,
+        _option(
+            "--schema",
+            metavar="FILE|JSON",
+            help="A JSON Schema: a file, or the schema itself. The answer is JSON that follows it.",
+            group=_OUTPUT,
+        ),
+    ] = None
+    as_json: Annotated[bool, ONCE, _option("--json", help="Print one JSON object per event.", group=_OUTPUT)] = False
+    quiet: Annotated[bool, ONCE, _option("--quiet", "-q", group=_OUTPUT)] = False
+    thinking: Annotated[
+        bool, ONCE, _option("--thinking", help="Also show the reasoning of the model.", group=_OUTPUT)
+    ] = False
     log: Annotated[
-        str | None, ONCE, _option("--log", metavar="FILE", help="Append one line of JSON per event to this file.")
+        str | None,
+        ONCE,
+        _option("--log", metavar="FILE", help="Append one line of JSON per event to this file.", group=_OUTPUT),
     ] = None
-    no_journal: Annotated[bool, ONCE, _option("--no-journal", help="Do not save the run in the journal.")] = False
+    no_journal: Annotated[
+        bool, ONCE, _option("--no-journal", help="Do not save the run in the journal.", group=_SESSION)
+    ] = False
 
     def resume_arguments(self) -> list[str]:
         """The arguments that `dragoman run --resume` needs again to continue a run."""
@@ -205,6 +296,39 @@ def with_options(options: type[Struct], **helps: str) -> Callable[[Callable[...,
         return call
 
     return decorate
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose `--help` lists the options in groups, with the defaults of the settings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            title = getattr(parameter, "rich_help_panel", None) or usual
+            words, help = record
+            # Typer adds the type of an argument, such as <list[str]>.
+            words = words.partition(" <")[0] if usual == "Arguments" else words
+            default = _default_of(str(parameter.name)) if title != usual else ""
+            groups.setdefault(title, []).append((words, help + default))
+        for title in sorted(groups, key=_GROUPS.index):
+            with formatter.section(title):
+                formatter.write_dl(groups[title])
+
+
+def _default_of(name: str) -> str:
+    """The default of a setting, for the help of the option that has its name."""
+    from dragoman.config import SETTINGS
+
+    setting = SETTINGS.get(f"limits.{name}") or SETTINGS.get(name)
+    if setting is None or setting.default in (None, "", (), {}) or isinstance(setting.default, dict):
+        return ""
+    default = setting.default
+    shown = "all" if isinstance(default, tuple) else str(default)
+    return f"  [default: {'yes' if default is True else 'no' if default is False else shown}]"
 
 
 # ---- what several commands share -------------------------------------------------------------------------------------

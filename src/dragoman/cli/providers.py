@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import typer
 
-from dragoman.cli.screen import GAP, Screen, pad_columns, read_text, write_json
+from dragoman.cli.screen import GAP, Screen, Table, read_text, write_json
 from dragoman.errors import ConfigError
 from dragoman.providers import WIRES, Endpoint, Provider, Registry
 from dragoman.providers.provider import OWN
@@ -125,16 +125,15 @@ def _key_variable(row: Provider) -> str | None:
 
 def _list(screen: Screen, listed: list[Provider], problems: tuple[str, ...]) -> None:
     heads = ("name", "provider", "wire", "native", "key", "base URL")
-    titles, *lines = pad_columns([heads, *map(_cells, listed)])
-    screen.line((GAP.join(titles), "bold"))
+    cells = [_cells(row) for row in listed]
+    table = Table(screen, heads, cells, ["base URL", "provider", "native"])
+    table.heads()
     for group, title in GROUPS.items():
-        members = [(row, cells) for row, cells in zip(listed, lines, strict=True) if row.group == group]
+        members = [(row, each) for row, each in zip(listed, cells, strict=True) if row.group == group]
         if members:
             screen.line((f"# {title}", "bold cyan"))
-        for row, (name, *rest, key, url) in members:
-            shown = screen.fit(url, len(GAP.join([name, *rest, key, ""])))
-            style = "green" if _key_variable(row) else "dim"
-            screen.line((name, "green"), GAP, GAP.join(rest), GAP, (key, style), GAP, (shown, "dim"))
+        for row, each in members:
+            table.row(each, "green", "", "", "", "green" if _key_variable(row) else "dim", "dim")
     screen.line()
     for problem in problems:
         screen.line(("problem: ", "red"), problem)

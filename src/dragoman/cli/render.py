@@ -24,7 +24,7 @@ from dragoman.agent.events import (
     ToolStarted,
 )
 from dragoman.agent.result import RunResult
-from dragoman.characters import TextEscaper, escape_line, escape_text
+from dragoman.characters import TextEscaper, escape_json, escape_line, escape_text
 from dragoman.cli.screen import (
     OUTCOME_HINTS,
     Spinner,
@@ -98,8 +98,9 @@ class JsonView:
 class ScreenView:
     """Text for people, with colours and a spinner on a terminal."""
 
-    def __init__(self, out: IO[str], *, quiet: bool = False, thinking: bool = False) -> None:
+    def __init__(self, out: IO[str], *, quiet: bool = False, thinking: bool = False, can_resume: bool = True) -> None:
         self._out = out
+        self._can_resume = can_resume
         self._streams = out.isatty()
         self._quiet = quiet
         self._shows_thinking = thinking
@@ -281,11 +282,15 @@ class ScreenView:
         self._spinner.hide()
         outcome = result.outcome
         is_answer = outcome.is_success or outcome.kind == "truncated"
-        if self._streams:
+        text = result.text
+        if result.data is not None:
+            # A structured answer is the arguments of a call, which no event of the text contains.
+            text = escape_json(json.dumps(result.data, ensure_ascii=False, indent=2, default=repr))
+        if self._streams and result.data is None:
             self._end_line()
         elif is_answer:
             self._end_line()
-            self._out.write(result.text + ("" if result.text.endswith("\n") or not result.text else "\n"))
+            self._out.write(text + ("" if text.endswith("\n") or not text else "\n"))
             self._out.flush()
         else:
             self._print_text_before_call()
@@ -303,7 +308,11 @@ class ScreenView:
             self.force_line("waiting: ", "yellow", (one_line(outcome.reason, 1000), ""))
         else:
             self.force_line("error: ", "red", (words, ""))
-        hint = OUTCOME_HINTS.get(outcome.kind, "try again with --resume" if outcome.category == "retryable" else "")
+        # The hint of a failed endpoint is that of its error, and says nothing about Python.
+        hint = OUTCOME_HINTS.get(outcome.kind, outcome.hint if outcome.kind == "provider_failed" else "")
+        if outcome.category == "retryable" and self._can_resume:
+            # A run that has done nothing yet can as well be started again.
+            hint = f"{hint}, then use --resume" if hint and result.calls else hint or "try again with --resume"
         if hint:
             self.force_line(f"hint: {hint}", "")
 

@@ -43,6 +43,8 @@ Examples:
   dragoman run "Fix the test" --mode edits --allow 'bash(pytest*)'
   dragoman run -p review --fill language=German - < notes.md   use a saved prompt
   dragoman run "Tidy up" -t files.py --approve move_file --deny delete_file
+  dragoman run "Where is the Louvre?" --schema place.json | jq -r .city
+  dragoman run "Plan a trip" -m openai:gpt-5 --fallback ollama:qwen3 --mcp 'uvx mcp-server-time'
   dragoman run "And in Rome?" --session trip     continue a session
   dragoman run --resume                          resume the last run without an answer
   dragoman run --resume run_4f2a...              resume this run
@@ -161,7 +163,7 @@ async def _run_agent(context: AppContext, runner: LoopRunner, task: str, run_id:
     options, journal = context.options, context.journal
     stored = await find_run(journal, run_id, options.session) if options.resume and journal is not None else None
     with reserve_stdin(), reserve_stdout() as out:
-        view = open_view(options, out)
+        view = open_view(options, out, can_resume=journal is not None)
         model = options.model or (stored.header.model if stored is not None else None)
         user = find_terminal_user(out, view, context)
         approver = CommandApprover(options.approve, user.ask_approval, can_defer=context.defers_approvals)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import threading
@@ -14,6 +15,7 @@ from typing import IO, Any, TypeVar
 from msgspec import Struct
 
 from dragoman.agent import Agent, Run, RunEvent, RunResult
+from dragoman.agent.approvals import read_requests
 from dragoman.agent.records import Ended, Header, decode
 from dragoman.cli.approval_prompt import AskApproval, TerminalApprover, make_ask_user
 from dragoman.cli.context import AppContext
@@ -65,9 +67,11 @@ async def show_run(start: StartRun, view: View) -> FinishedRun:
     return FinishedRun(result, handler.signal_number)
 
 
-def open_view(options: RunOptions, out: IO[str]) -> View:
+def open_view(options: RunOptions, out: IO[str], *, can_resume: bool = False) -> View:
     """The view that the options ask for: lines of JSON, or text."""
-    return JsonView(out) if options.as_json else ScreenView(out, quiet=options.quiet, thinking=options.thinking)
+    if options.as_json:
+        return JsonView(out)
+    return ScreenView(out, quiet=options.quiet, thinking=options.thinking, can_resume=can_resume)
 
 
 class TerminalUser(Struct, frozen=True):
@@ -121,7 +125,8 @@ class LoopRunner:
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self.was_interrupted or _has_running_thread():
             for stream in (sys.stdout, sys.stderr):
-                stream.flush()
+                with contextlib.suppress(OSError):
+                    stream.flush()
             os._exit(code)
         self._runner.close()
         return code
@@ -148,6 +153,8 @@ class StoredRun(Struct, frozen=True):
     summary: RunSummary
     header: Header
     ended: Ended | None
+    is_waiting: bool = False
+    """Whether an approval request of the run has no answer yet, so that it would only wait again."""
 
     @property
     def can_continue(self) -> bool:
@@ -158,11 +165,15 @@ async def read_run(journal: Journal, summary: RunSummary) -> StoredRun:
     records = await journal.read(summary.run_id)
     last = records[-1]
     ended: Ended | None = decode(last.body, Ended) if last.kind == "ended" else None
-    return StoredRun(summary, decode(records[0].body, Header), ended)
+    waits = ended is None and any(request.answer is None for request in read_requests(records).values())
+    return StoredRun(summary, decode(records[0].body, Header), ended, waits)
 
 
 async def find_run(journal: Journal, run_id: str | None, session: str | None) -> StoredRun:
-    """The run with this id; without one, the last run that has no answer yet, in the session if one is named."""
+    """The run with this id; without one, the last run that has no answer yet, in the session if one is named.
+
+    A run whose approval requests are answered goes before a later one that would only wait again.
+    """
     if run_id is not None:
         found = await read_run(journal, await journal.run(run_id))
         if not found.can_continue:
@@ -176,13 +187,17 @@ async def find_run(journal: Journal, run_id: str | None, session: str | None) ->
     if session is not None and not runs:
         raise UnknownSession(session)
     continued_runs: set[str | None] = set()
+    waiting: StoredRun | None = None
     for summary in reversed(runs[-_RUNS_SEARCHED:]):
         # A run that another run continued is not the end of its conversation.
         if not summary.holder and summary.run_id not in continued_runs:
             found = await read_run(journal, summary)
-            if found.can_continue:
+            if found.can_continue and not found.is_waiting:
                 return found
+            waiting = waiting or (found if found.can_continue else None)
         continued_runs.add(summary.parent)
+    if waiting is not None:
+        return waiting
     where = f"in session {session!r}" if session else "in the journal"
     raise ConfigError(f"there is no unfinished run {where}", hint="`dragoman sessions list` shows the sessions")
 
@@ -191,7 +206,9 @@ def continue_run(agent: Agent, stored: StoredRun, on_event: Callable[[RunEvent],
     """Continue a run: resume it if it was interrupted, or start another run in its session if it ended."""
     missing = [name for name in stored.header.tools if agent.tools.find(name) is None]
     if missing:
-        raise ConfigError(f"tools of the run are missing: {', '.join(missing)}", hint="give the same --tools again")
+        raise ConfigError(
+            f"tools of the run are missing: {', '.join(missing)}", hint="give the same --tools and --builtin again"
+        )
     if stored.ended is None:
         return agent.restart(stored.summary.run_id, streaming=True, on_event=on_event)
     return agent.stream(CONTINUE_TASK, session=stored.summary.session, on_event=on_event)

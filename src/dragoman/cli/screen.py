@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -19,7 +20,7 @@ import msgspec
 
 from dragoman.agent.redaction import redact_arguments
 from dragoman.agent.result import Category, OutcomeKind, RunResult
-from dragoman.characters import escape_json, escape_line, escape_message, escape_text
+from dragoman.characters import escape_json, escape_line, escape_message, escape_text, quote_value
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession
 from dragoman.secrets import HumanSink, scrub
@@ -150,12 +151,19 @@ class Screen:
 
     def fit(self, text: str, used: int) -> str:
         """A text cut to the rest of a line after `used` characters; in a pipe the whole text."""
-        return text if self.width is None else ellipsis(text, max(20, self.width - used))
+        from rich.cells import cell_len, chop_cells
+
+        room = None if self.width is None else max(_NARROWEST, self.width - used)
+        if room is None or cell_len(text) <= room:
+            return text
+        return f"{chop_cells(text, room - 1)[0]}…"
 
 
 GAP = "  "
 _CONTINUED = "... "
 _NARROWEST = 20
+_LONGEST_WORD = 24
+"""A longer word is broken at the margin."""
 
 
 def print_row(console: Console, words: Iterable[tuple[str, str]], end: str = "\n") -> None:
@@ -164,7 +172,6 @@ def print_row(console: Console, words: Iterable[tuple[str, str]], end: str = "\n
     A terminal would continue a long line in its first column, where it could look like a line of its own. So the
     continuation is indented and marked.
     """
-    from rich.cells import chop_cells
     from rich.text import Text
 
     text = Text()
@@ -178,15 +185,30 @@ def print_row(console: Console, words: Iterable[tuple[str, str]], end: str = "\n
         return
     plain = text.plain
     indent = min(len(plain) - len(plain.lstrip()), 8) * " " + _CONTINUED
-    first = len(chop_cells(plain, max(console.width, _NARROWEST))[0])
-    offsets = [first]
-    for row in chop_cells(plain[first:], max(console.width - len(indent), _NARROWEST)):
-        offsets.append(offsets[-1] + len(row))
-    head, *rest = text.divide(offsets[:-1])
+    offsets = _break_words(plain, max(console.width, _NARROWEST), max(console.width - len(indent), _NARROWEST))
+    head, *rest = text.divide(offsets)
     parts = [head, *(Text(indent, "dim") + each for each in rest)]
     for part in parts[:-1]:
         console.print(part)
     console.print(parts[-1], end=end)
+
+
+def _break_words(plain: str, first: int, others: int) -> list[int]:
+    """Where the rows of a long line begin: behind a blank if one is near, else where the row is full."""
+    from rich.cells import chop_cells
+
+    offsets: list[int] = []
+    start, width = 0, first
+    for _ in range(len(plain)):
+        # Only the part that can fit is measured: a line may be very long.
+        row = chop_cells(plain[start : start + width + 1], width)[0]
+        if start + len(row) >= len(plain):
+            break
+        blank = row.rfind(" ")
+        start += blank + 1 if blank >= max(len(row) // 2, len(row) - _LONGEST_WORD) else len(row)
+        offsets.append(start)
+        width = others
+    return offsets
 
 
 def pad_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -194,6 +216,54 @@ def pad_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     rows = [[escape_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     return [[*map(str.ljust, row, widths), row[-1]] for row in rows]
+
+
+class Table:
+    """Rows in columns. A terminal that is too narrow shows fewer columns, or each row on several lines."""
+
+    def __init__(
+        self, screen: Screen, heads: Sequence[str], rows: Sequence[Sequence[str]], optional: Sequence[str] = ()
+    ) -> None:
+        """`optional` names the columns that may be left out, the least important one first."""
+        self._screen = screen
+        self._heads = heads
+        cells = [[escape_line(cell) for cell in row] for row in (heads, *rows)]
+        self._widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        self._shown = list(range(len(heads)))
+        for name in optional:
+            if not self._fits:
+                self._shown.remove(heads.index(name))
+        self._is_stacked = not self._fits
+
+    @property
+    def _fits(self) -> bool:
+        *others, last = self._shown
+        size = sum(self._widths[each] + len(GAP) for each in others) + min(self._widths[last], _NARROWEST)
+        return self._screen.width is None or size <= self._screen.width
+
+    def heads(self) -> None:
+        if not self._is_stacked:
+            self.row(self._heads, *["bold"] * len(self._heads))
+
+    def row(self, cells: Sequence[str], *styles: str) -> None:
+        """Print a row; the styles are those of its first cells."""
+        cells = [escape_line(cell) for cell in cells]
+        kinds = [*styles, *[""] * (len(cells) - len(styles))]
+        first, *others = self._shown
+        if self._is_stacked:
+            self._screen.line((cells[first], kinds[first]))
+            for each in others:
+                if cells[each] not in ("", "-"):
+                    label = f"{self._heads[each]}: " if self._heads[each] else ""
+                    self._screen.line(GAP, (label, "dim"), (cells[each], kinds[each]))
+            return
+        words: list[str | tuple[str, str]] = []
+        used = 0
+        for each in self._shown[:-1]:
+            words += [(cells[each].ljust(self._widths[each]), kinds[each]), GAP]
+            used += self._widths[each] + len(GAP)
+        last = self._shown[-1]
+        self._screen.line(*words, (self._screen.fit(cells[last], used), kinds[last]))
 
 
 def ellipsis(text: str, limit: int) -> str:
@@ -253,6 +323,7 @@ _USAGE_ERRORS = (ConfigError, UnknownRun, UnknownSession)
 SIGNAL_BASE = 128
 """Added to the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
 
+NO_FOLDER = ("the current folder does not exist any more", "change to a folder that exists: cd ~")
 OUTCOME_HINTS: dict[OutcomeKind, str] = {
     "turn_limit": "allow more with --turns N, and resume with --resume",
     "token_limit": "allow more with --tokens N",
@@ -262,6 +333,9 @@ OUTCOME_HINTS: dict[OutcomeKind, str] = {
     "truncated": "allow a longer reply with --option max_tokens=N",
     "starved": "allow a longer reply with --option max_tokens=N, or less thinking with --option reasoning=low",
     "awaiting_approval": "`dragoman approvals list` shows the requests; answer them, then use --resume",
+    "blank": "try again, or choose another model",
+    "mistake_limit": "a larger model, or --tool-mode text, may call the tools correctly",
+    "looping": "the model repeats itself: ask for something smaller, or choose another model",
     "unauthorized": "check the key and its permissions; `dragoman providers NAME` names its variable",
 }
 
@@ -288,11 +362,11 @@ def print_warnings(warnings: Iterable[str]) -> None:
 def report_error(error: Exception, environment: Mapping[str, str]) -> int:
     """Print the error that ended a run, and return the exit code. A traceback is printed with DRAGOMAN_DEBUG only."""
     if isinstance(error, DragomanError):
-        print_error(str(error), error.next_step)
+        print_error(str(error), error.command_hint)
         return USAGE_ERROR if isinstance(error, _USAGE_ERRORS) else FATAL
     if isinstance(error, OSError):
-        print_error(f"cannot write the output: {error.strerror or error}", "check its destination and the disk space")
-        return FATAL
+        print_error(*_explain_os_error(error))
+        return USAGE_ERROR if error.errno == errno.ENOENT else FATAL
     if environment.get("DRAGOMAN_DEBUG"):
         print(escape_message("".join(traceback.format_exception(error)).rstrip("\n")), file=sys.stderr)
     print_error(
@@ -300,6 +374,19 @@ def report_error(error: Exception, environment: Mapping[str, str]) -> int:
         "this is a bug in dragoman; set DRAGOMAN_DEBUG=1 to see a traceback, and report it",
     )
     return FATAL
+
+
+def _explain_os_error(error: OSError) -> tuple[str, str]:
+    """The message and the hint for an error of the system that no command expected."""
+    try:
+        os.getcwd()
+    except OSError:
+        if error.errno == errno.ENOENT:
+            return NO_FOLDER
+    why = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{quote_value(os.fsdecode(error.filename))}: {why}", "check the path and its permissions"
+    return f"cannot write the output: {why}", "check its destination and the disk space"
 
 
 # ---- excerpts --------------------------------------------------------------------------------------------------------
@@ -410,7 +497,8 @@ class Spinner:
 
         self._text = text
         console = self._get_console()
-        shown = Text(one_line(text, max(20, min(_MAX_SPINNER_CHARS, console.width - 4))), "dim")
+        room = max(20, min(_MAX_SPINNER_CHARS, console.width - 4))
+        shown = Text(ellipsis(one_line(text, _MAX_SPINNER_CHARS), room), "dim")
         if self._status is None:
             self._status = console.status(shown)
             self._status.start()
@@ -454,14 +542,14 @@ def read_json(path: str | None) -> Any:
     """The JSON value of a file, or of standard input."""
     data = _read_input(path, "JSON", "name a file, or pipe it in").removeprefix(b"\xef\xbb\xbf")
     name = "standard input" if path in (None, STANDARD_INPUT) else path
-    return _decode(data, str(name), "give the body of a request as JSON")
+    return decode_json(data, str(name), "give the body of a request as JSON")
 
 
 def read_tools(path: str | None) -> Toolset | None:
     """The tools of a JSON file: a list of tools, one tool, or an object that has the list under `tools`."""
     if path is None:
         return None
-    value = _decode(_read_file(path), path, _TOOLS_HINT)
+    value = decode_json(_read_file(path), path, _TOOLS_HINT)
     if isinstance(value, dict) and isinstance(value.get("tools"), list):
         value = value["tools"]
     if not isinstance(value, list | dict):
@@ -473,13 +561,19 @@ def read_tools(path: str | None) -> Toolset | None:
 _TOOLS_HINT = 'write a list such as [{"name": "...", "description": "...", "parameters": {"type": "object"}}]'
 
 
+def read_bytes(path: str) -> bytes:
+    """The content of a file, or of standard input if the path is `-`."""
+    return _read_input(path, "input", "")
+
+
 def _read_input(path: str | None, what: str, hint: str) -> bytes:
     if path is None and sys.stdin.isatty():
         raise ConfigError(f"there is no {what} to read", hint=hint)
     return sys.stdin.buffer.read() if path is None or path == STANDARD_INPUT else _read_file(path)
 
 
-def _decode(data: bytes, name: str, hint: str) -> Any:
+def decode_json(data: bytes, name: str, hint: str) -> Any:
+    """The value of JSON that the user gave. Raises ConfigError with the name of its source."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

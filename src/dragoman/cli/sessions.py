@@ -19,13 +19,14 @@ from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import (
     GAP,
     Screen,
+    Table,
     count,
     ellipsis,
     format_time,
-    pad_columns,
     pretty_json,
     print_line,
     result_text,
+    write_arguments,
     write_json,
 )
 from dragoman.errors import ConfigError, DragomanError, did_you_mean
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 MAX_RESULT_CHARS = 600
 MAX_TASK_CHARS = 60
+_AROUND = 50
+"""Characters of an excerpt before and after a match."""
 
 
 def run_as_data(run: RunSummary, records: Sequence[Record]) -> dict[str, Any]:
@@ -187,7 +190,7 @@ def _shorten(text: str) -> str:
 
 # ---- commands --------------------------------------------------------------------------------------------------------
 
-HELP = """Show, fork, export and delete the sessions in the journal.
+HELP = """Search, show, fork, export and delete the sessions in the journal.
 
 A session is a sequence of runs that share a conversation. A run without a session is its own session, with its id as
 the name. NAME is a session or the id of a run.
@@ -196,6 +199,7 @@ the name. NAME is a session or the id of a run.
 Examples:
   dragoman sessions list                     list the sessions, the newest first
   dragoman sessions list --unfinished        list the sessions with an interrupted run
+  dragoman sessions search "train to Rome"   find a text in tasks, answers, calls and results
   dragoman sessions show trip                show the questions, calls and answers
   dragoman sessions fork trip other --turn 3 copy the session up to the end of turn 3
   dragoman sessions export trip > trip.jsonl write all records, one per line
@@ -239,6 +243,80 @@ def list_sessions(
         _draw_list(Screen(), sessions, path)
 
 
+@app.command(short_help="Find a text in the sessions.")
+def search(
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The text to find; case does not matter.", show_default=False)
+    ],
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="The matches to show.")] = 20,
+    journal: JournalPath = None,
+    as_json: Json = False,
+) -> int:
+    """Find a text in the tasks, the model's texts, the calls and their results. The newest sessions come first.
+
+    Secrets are hidden before the search. The exit code is 1 if nothing is found.
+
+    \b
+    Examples:
+      dragoman sessions search "train to Rome"
+      dragoman sessions search read_file --json | jq -r '.[].run'
+    """
+
+    async def work(store: Journal) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for session in await store.sessions():
+            for run in reversed(await store.runs(session.session)):
+                try:
+                    data = run_as_data(run, await store.read(run.run_id))
+                except DragomanError:
+                    continue  # One damaged run must not hide the others.
+                found += _matches(session.session, data, text)
+                if len(found) > limit:
+                    return found[: limit + 1]
+        return found
+
+    matches = with_journal(find_journal(journal), work)
+    if as_json:
+        write_json(matches[:limit])
+        return 0 if matches else 1
+    screen = Screen()
+    for match in matches[:limit]:
+        place = f"turn {match['turn']}" if match["turn"] else "task"
+        run = "" if match["run"] == match["session"] else f"{quote_value(match['run'])}, "
+        screen.line((quote_value(match["session"]), "green"), GAP, (f"{run}{place}: {match['in']}", "dim"))
+        screen.line(GAP * 2, match["excerpt"])
+    if len(matches) > limit:
+        screen.line(f"... and more; --limit N shows them, now {limit}")
+    elif not matches:
+        screen.line(f"no session contains {quote_value(text)}")
+    return 0 if matches else 1
+
+
+def _matches(session: str, data: dict[str, Any], text: str) -> list[dict[str, Any]]:
+    """The places of a run that contain a text, each with an excerpt."""
+    places: list[tuple[int, str, str]] = [(0, "task", data["task"])]
+    for step in data["steps"]:
+        turn = step.get("turn", 0)
+        places.append((turn, "put in" if "steered" in step else "text", step.get("steered") or step.get("text") or ""))
+        for call in step.get("calls", ()):
+            places.append((turn, "call", f"{call['name']} {write_arguments(call['arguments'])}"))
+            places.append((turn, f"result of {call['name']}", call["result"] or ""))
+    wanted = text.casefold()
+    return [
+        {"session": session, "run": data["run_id"], "turn": turn, "in": kind, "excerpt": _excerpt(content, wanted)}
+        for turn, kind, content in places
+        if wanted in content.casefold()
+    ]
+
+
+def _excerpt(content: str, wanted: str) -> str:
+    """The text around a match, on one line."""
+    place = max(0, content.casefold().find(wanted) - _AROUND)
+    part = " ".join(content[place : place + len(wanted) + 2 * _AROUND].split())
+    more = place + len(wanted) + 2 * _AROUND < len(content)
+    return f"{'… ' if place else ''}{part}{' …' if more else ''}"
+
+
 @app.command(short_help="Show a session.")
 def show(name: Name, journal: JournalPath = None, as_json: Json = False) -> None:
     """Show a session: every run, its turns, its calls and their results."""
@@ -264,7 +342,7 @@ def fork(
     new: Annotated[str, typer.Argument(metavar="NEW", help="The name of the copy.", show_default=False)],
     turn: Annotated[
         int | None,
-        typer.Option("--turn", "-t", min=0, help="The last turn to copy; default: all turns.", show_default=False),
+        typer.Option("--turn", min=0, help="The last turn to copy; default: all turns.", show_default=False),
     ] = None,
     journal: JournalPath = None,
     as_json: Json = False,
@@ -393,7 +471,7 @@ def _draw_list(screen: Screen, sessions: list[tuple[SessionSummary, RunSummary, 
         )
         for session, last, task in sessions
     ]
-    heads, *lines = pad_columns([("session", "last used", "runs", "turns", "state", "task"), *rows])
-    screen.line((GAP.join(heads), "bold"))
-    for name, *rest, task in lines:
-        screen.line((name, "green"), GAP, GAP.join([*rest, ""]), (task, "dim"))
+    table = Table(screen, ("session", "last used", "runs", "turns", "state", "task"), rows, ["turns", "runs"])
+    table.heads()
+    for row in rows:
+        table.row(row, "green", "", "", "", "", "dim")

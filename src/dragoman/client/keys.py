@@ -75,10 +75,11 @@ def missing_key(endpoint: Endpoint, also: str = "") -> MissingKey:
     name = endpoint.provider.name
     names = " or ".join(endpoint.key_names)
     hint = f"set {names}, or pass key=" if names else "pass key="
+    command_hint = f"set {names}, or give the key with --key @FILE" if names else "give the key with --key @FILE"
     if also:
-        hint = f"{hint}; {also}"
+        hint, command_hint = f"{hint}; {also}", f"{command_hint}; {also}"
     where = f": {names} is not set" if names else ""
-    return MissingKey(f"there is no key for {name}{where}", hint=hint)
+    return MissingKey(f"there is no key for {name}{where}", hint=hint, command_hint=command_hint)
 
 
 def url_variables(endpoint: Endpoint, environment: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dragoman.config.layers import Layer, Source, from_tables
 from dragoman.config.settings import MERGES, SECTIONS, SETTINGS, Setting
-from dragoman.paths import SWITCHED_OFF, expand, home_folder
+from dragoman.paths import SWITCHED_OFF, current_folder, expand, home_folder
 from dragoman.state_files import parse_toml, read_text, to_toml
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -30,7 +30,11 @@ def managed_file(environment: Mapping[str, str]) -> Path | None:
         MANAGED_FILE.lstat()
     except (FileNotFoundError, NotADirectoryError):
         named = environment.get("DRAGOMAN_MANAGED")
-        return expand(named, Path.cwd(), environment) if named and named.lower() not in SWITCHED_OFF else None
+        return (
+            expand(named, current_folder(environment), environment)
+            if named and named.lower() not in SWITCHED_OFF
+            else None
+        )
     except OSError:
         # The path cannot be checked, so the file may exist.
         return MANAGED_FILE

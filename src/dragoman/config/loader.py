@@ -26,7 +26,7 @@ from dragoman.config.layers import (
 from dragoman.config.settings import SETTINGS
 from dragoman.config.tool_sources import is_file
 from dragoman.errors import ConfigError, MissingKey
-from dragoman.paths import JOURNAL_FILE, expand, state_folder, user_file
+from dragoman.paths import JOURNAL_FILE, current_folder, expand, state_folder, user_file
 from dragoman.providers import Registry
 from dragoman.state_files import read_text
 
@@ -46,7 +46,7 @@ def load(
     line and key.
     """
     around = os.environ if environment is None else environment
-    here = Path.cwd() if directory is None else Path(directory)
+    here = current_folder(around) if directory is None else Path(directory)
     user = _existing(user_file(around), must_exist=bool(around.get("DRAGOMAN_CONFIG")))
     project = files.project_file(here, around)
     if project is not None and user is not None and _same(project, user):

@@ -29,6 +29,8 @@ from dragoman.types import Tool
 
 ENTRY_POINTS = "dragoman.tools"
 LIST = "TOOLS"
+CASES = "CASES"
+"""The list in a file of tools that `dragoman doctor --tools` reads: tasks, and the calls that are right for them."""
 ENTRY = "entry:"
 _Made = TypeVar("_Made")
 _HINT = "name a file.py, package.module, package.module:name, or entry:NAME"
@@ -101,6 +103,16 @@ def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -
     return _many(_look_up(module, inner, source), source)
 
 
+def listed_cases(sources: Iterable[str]) -> tuple[str, list[Any]]:
+    """Return the first source with a list `CASES`, and the list. The sources are loaded already; empty without one."""
+    for source in sources:
+        name = _module_name(Path(source).expanduser()) if is_file(source) else source.partition(":")[0]
+        listed = getattr(sys.modules.get(name), CASES, None)
+        if isinstance(listed, list | tuple):
+            return f"{source}, {CASES}", list(listed)
+    return "", []
+
+
 def restrict(tools: Iterable[Tool], deny: Sequence[str]) -> list[Tool]:
     """Return the tools without the forbidden ones.
 
@@ -121,7 +133,7 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
 def _run_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError(f"there is no file of tools {path}", hint="check the path")
-    name = f"_dragoman_tools_{path.stem}_{abs(hash(str(path.resolve()))):x}"
+    name = _module_name(path)
     loader = importlib.machinery.SourceFileLoader(name, str(path))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))  # type: ignore[arg-type]
     # Dataclasses and annotations look their module up by name while the file runs.
@@ -137,6 +149,10 @@ def _run_file(path: Path) -> ModuleType:
         if folder in sys.path:
             sys.path.remove(folder)
     return module
+
+
+def _module_name(path: Path) -> str:
+    return f"_dragoman_tools_{path.stem}_{abs(hash(str(path.resolve()))):x}"
 
 
 def _look_up(module: ModuleType, inner: str, source: str) -> Any:

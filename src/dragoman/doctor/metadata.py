@@ -25,8 +25,8 @@ def judge_models(endpoint: Endpoint, answers: Mapping[str, Any]) -> Finding:
         return Finding(name, "works", f"it lists {count}, including this one")
     guess = nearest(endpoint.model, [entry.id for entry in listed])
     names = ", ".join(entry.id for entry in listed[:5])
-    meant = f"did you mean {guess!r}?" if guess else ""
-    return Finding(name, "works", f"it lists {count}, but not this one", names, meant)
+    meant = f"did you mean {guess!r}?" if guess else "nothing to do if it answers: some servers list no other names"
+    return Finding(name, "absent", f"it lists {count}, but not this one", names, meant)
 
 
 def judge_context(endpoint: Endpoint, answers: Mapping[str, Any]) -> Finding:
@@ -39,7 +39,7 @@ def judge_context(endpoint: Endpoint, answers: Mapping[str, Any]) -> Finding:
     listed = find_model(read_models(answers.get("models")) or [], endpoint.model)
     size = read_props(answers.get("props")) or (listed.context if listed is not None else 0)
     if not size:
-        return Finding(name, "unknown", "it is not reported", fix="set it if necessary: ContextSettings(window=N)")
+        return Finding(name, "unknown", "it is not reported", fix="set it if necessary: the quirk context_window")
     fact = Fact(quirks={"context_window": size}) if endpoint.provider.group in ("local", "custom") else None
     fix = f"start the server with a larger one ({_option(endpoint)})" if size < SMALL else ""
     return Finding(name, "broken" if size < SMALL else "works", f"{size} tokens", "", fix, fact)

@@ -17,8 +17,9 @@ from dragoman.wire.failures import Loss
 # --------------------------------------------------------------------------------------------------------------------
 # A finding: the verdict of one probe, with its evidence and a fix.
 
-Verdict = Literal["works", "broken", "absent", "unknown"]
-"""`absent`: the endpoint does not have it, and does not claim to. `unknown`: the probe could not decide."""
+Verdict = Literal["works", "handled", "broken", "absent", "unknown"]
+"""`handled`: the endpoint deviates, and dragoman copes with it, by itself or by a saved fact. `broken`: somebody has to
+do something. `absent`: the endpoint does not have it, and does not claim to. `unknown`: the probe could not decide."""
 
 _LONGEST = 160
 
@@ -57,7 +58,7 @@ class Report(Struct, frozen=True):
 
     @property
     def faults(self) -> tuple[Finding, ...]:
-        """The broken features: the endpoint claims to have them, and they do not work."""
+        """The findings about which somebody has to do something."""
         return tuple(finding for finding in self.findings if finding.verdict == "broken")
 
     def verdict(self, probe: str) -> Verdict | None:
@@ -222,6 +223,7 @@ class Judgement(Struct, frozen=True):
 
 
 works = partial(Judgement, "works")
+handled = partial(Judgement, "handled")
 broken = partial(Judgement, "broken")
 absent = partial(Judgement, "absent")
 unknown = partial(Judgement, "unknown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal, Protocol, get_args
 
@@ -26,7 +27,7 @@ class JournalFailed(JournalError):
 class JournalDamaged(JournalError):
     """The stored records are not what was written. The journal refuses the run and guesses nothing."""
 
-    hint = "restore the file from a backup, or delete the session and start again"
+    hint = "restore the file from a backup"
 
     def __init__(self, place: str, why: str, *, run_id: str = "", number: int | None = None) -> None:
         self.place = place
@@ -35,7 +36,15 @@ class JournalDamaged(JournalError):
         self.number = number
         at = f", run {run_id}" if run_id else ""
         at += "" if number is None else f", record {number}"
-        super().__init__(f"the journal {place}{at} is damaged: {why}")
+        # If the file itself cannot be read, no session in it can be deleted.
+        where = f" --journal {shlex.quote(place)}" if "/" in place else ""
+        mend = (
+            f"delete the session: dragoman sessions delete {run_id}{where}"
+            if run_id
+            else f"move the file away, and the next run creates another: mv {shlex.quote(place)} "
+            f"{shlex.quote(place + '.damaged')}"
+        )
+        super().__init__(f"the journal {place}{at} is damaged: {why}", hint=f"{self.hint}, or {mend}")
 
 
 class JournalTooNew(JournalError):

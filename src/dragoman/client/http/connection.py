@@ -397,6 +397,8 @@ def _keep_alive(headers: dict[str, str], usual: float) -> float:
 # --------------------------------------------------------------------------------------------------------------------
 # How a connection is opened: names, sockets, TLS, and the tunnel through a proxy. Every failure has its own code.
 
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE", "HTTPS_PROXY_REQUEST")
+"""What OpenSSL says of an answer that is not TLS, by version."""
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"
 
 
@@ -431,6 +433,8 @@ async def open_connection(
         raise TransportFault("timed_out", message, code="connect") from None
     except ssl.SSLError as error:
         reason = getattr(error, "verify_message", "") or error.reason or error
+        if error.reason in _NOT_TLS:
+            reason = "the server does not use TLS at this port; write http:// instead of https://"
         raise TransportFault("insecure", f"TLS with {address.authority} failed: {reason}", code="tls") from None
     except socket.gaierror as error:
         raise TransportFault("unreachable", f"no address for {place}: {error.strerror}", code="dns") from None

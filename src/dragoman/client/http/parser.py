@@ -109,6 +109,7 @@ def decoder_for(headers: dict[str, str]) -> Decoder | None:
 # It is strict on purpose: lines end with CRLF, header names are tokens, folded lines and different lengths are errors.
 # A client that guesses where an answer ends misreads the next answer.
 
+_TLS_ALERT = b"\x15\x03"
 _status_line = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?\r\n").match
 _header = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)\r\n").match
 _chunk_line = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(;[\t\x20-\x7e\x80-\xff]*)?\r\n").fullmatch
@@ -269,6 +270,10 @@ class ResponseParser:
     def _check_beginning(self) -> None:
         """Detect early, and not at a timeout, that this is not HTTP."""
         start = bytes(self._pending[:7])
+        if start.startswith(_TLS_ALERT):
+            raise TransportFault(
+                "broken_protocol", "the server uses TLS at this port; write https:// instead of http://", code="tls"
+            )
         if start != b"HTTP/1."[: len(start)]:
             raise TransportFault(
                 "broken_protocol", f"not an HTTP/1 answer: it starts with {start!r}", code="status_line"

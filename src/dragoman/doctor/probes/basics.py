@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from dragoman.doctor.probe import Judgement, Observation, Question, Subject, broken, cannot_tell, unknown, user, works
+from dragoman.doctor.probe import (
+    Judgement,
+    Observation,
+    Question,
+    Subject,
+    absent,
+    broken,
+    cannot_tell,
+    handled,
+    unknown,
+    user,
+    works,
+)
 from dragoman.providers import Fact
 from dragoman.wire.registry import ROWS
 
@@ -51,12 +63,12 @@ def judge_finish(subject: Subject, answer: Observation, called: Observation | No
     if answer.reply.stop != "end":
         said = answer.reason(wire)
         words = f"an answer ended with {said!r}" if said else "an answer ended without a finish reason"
-        return broken(words, _COPES, evidence=f"finish reason {said!r}")
+        return handled(words, _COPES, evidence=f"finish reason {said!r}")
     expected = ROWS[wire].call_reasons if wire in ROWS else ()
     if called is not None and called.reply.calls and expected and called.reason(wire) not in expected:
         said = called.reason(wire)
         words = f"a reply with a call ended with {said!r}, not {expected[0]!r}"
-        return broken(words, _COPES, evidence=f"finish reason {said!r}")
+        return handled(words, _COPES, evidence=f"finish reason {said!r}")
     seen = " and ".join(filter(None, dict.fromkeys(observation.reason(wire) for observation in observations)))
     return works(f"it is {seen}" if seen else "this wire has none", evidence="")
 
@@ -65,15 +77,15 @@ def judge_limit(subject: Subject, observation: Observation) -> Judgement:
     if observation.reply.stop == "length":
         return works(f"it marks a reply that was truncated after {_SHORT} tokens", evidence="")
     if observation.failure is not None:
-        judge = unknown if observation.is_disturbed else broken
-        return judge(f"a limit of {_SHORT} tokens made the request fail")
+        judge = unknown if observation.is_disturbed else absent
+        return judge(f"a limit of only {_SHORT} tokens made the request fail")
     if _LAST in observation.reply.text:
         fix = 'set the quirk max_tokens_field to "max_tokens" or "max_completion_tokens"'
         return broken("the token limit is ignored", fix)
     if observation.reply.usage.output_tokens >= _SHORT:
-        fix = "set the quirk masks_length: dragoman then checks the usage"
+        fix = "dragoman now checks the usage: the quirk masks_length"
         words = f"a truncated reply ended with {observation.reason(subject.wire)!r}"
-        return broken(words, fix, Fact(quirks={"masks_length": True}))
+        return handled(words, fix, Fact(quirks={"masks_length": True}))
     return unknown("the reply was too short to be truncated")
 
 
@@ -88,5 +100,5 @@ def judge_usage(subject: Subject, *observations: Observation) -> Judgement:
         usage = told[0].reply.usage
         return works(f"it reports {usage.input_tokens} input and {usage.output_tokens} output tokens", evidence="")
     where = "" if not told else " of a stream" if silent[0].question.stream else " of a whole reply"
-    fix = "limits of tokens and costs use estimates here; ask the server's operator to report usage"
-    return broken(f"the usage{where} is not reported", fix, evidence="")
+    fix = "limits of tokens and costs use estimates here; the server's operator may be able to switch it on"
+    return handled(f"the usage{where} is not reported", fix, evidence="")

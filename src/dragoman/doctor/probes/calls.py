@@ -19,6 +19,7 @@ from dragoman.doctor.probe import (
     broken,
     cannot_tell,
     excerpt,
+    handled,
     unknown,
     user,
     works,
@@ -69,6 +70,7 @@ ONE_CITY_STREAMED = structs.replace(ONE_CITY, name="weather streamed", stream=Tr
 TWO_CITIES_STREAMED = structs.replace(TWO_CITIES, name="two cities streamed", stream=True)
 BOOKING = Question("booking", [user(_ASK_BOOKING)], [_BOOKING], mode="native")
 _CODE = "7341"
+_AS_TEXT = "nothing to do: calls are sent as text from now on"
 
 SERVER_OPTIONS = {
     "vllm": "start vLLM with --enable-auto-tool-choice and --tool-call-parser for this model",
@@ -109,7 +111,7 @@ def judge_native(subject: Subject, observation: Observation, forced: Observation
         words = "a required call is in its own field; without the demand the model answered with text"
         return works(words, fact=Fact(native_tool_calls=True), is_usable=True)
     server = SERVER_OPTIONS.get(subject.endpoint.provider.name, "")
-    fix = "; ".join(filter(None, ["use text: --tool-mode text, or tool_mode in the configuration", server]))
+    fix = "; ".join(filter(None, [_AS_TEXT, server and f"or {server}"]))
     written = formats.parse(observation.reply.text, tools=[WEATHER]).calls
     found = written[0].provenance.format if written and written[0].provenance is not None else ""
     if written and is_forced:
@@ -121,7 +123,7 @@ def judge_native(subject: Subject, observation: Observation, forced: Observation
     else:
         words = "the model answered with text instead of a call"
     shown = observation.shown or excerpt("; ".join(call.raw for call in observation.reply.invalid))
-    return broken(words, fix, Fact(native_tool_calls=False, why=words), shown, is_usable=is_forced)
+    return handled(words, fix, Fact(native_tool_calls=False, why=words), shown, is_usable=is_forced)
 
 
 def _judge_refusal(subject: Subject, observation: Observation) -> Judgement:
@@ -132,7 +134,7 @@ def _judge_refusal(subject: Subject, observation: Observation) -> Judgement:
     if learned is not None and learned.wire:
         fix = f"use its other wire: --wire {learned.wire}"
     else:
-        fix = "; ".join(filter(None, ["nothing to do: calls are sent as text from now on", server and f"or {server}"]))
+        fix = "; ".join(filter(None, [_AS_TEXT, server and f"or {server}"]))
         learned = Fact(native_tool_calls=False, why=observation.shown)
     return absent("requests with tools are rejected", fix, learned)
 
@@ -146,9 +148,9 @@ def judge_ids(subject: Subject, *observations: Observation) -> Judgement:
     if any(each is None for group in ids for each in group):
         if subject.wire in ROWS and not ROWS[subject.wire].call_ids:
             return works("this wire needs none", evidence="")
-        return broken("calls have no ids", fix, evidence=shown)
+        return handled("calls have no ids", fix, evidence=shown)
     if any(len(set(group)) < len(group) for group in ids):
-        return broken("two calls of one reply have the same id", fix, evidence=shown)
+        return handled("two calls of one reply have the same id", fix, evidence=shown)
     return works("every call has its own id", evidence=shown)
 
 
@@ -159,27 +161,31 @@ def judge_parallel(subject: Subject, observation: Observation) -> Judgement:
     if count > 1:
         return works(f"one reply had {count} calls")
     if observation.is_refused:
-        return broken("a request for two calls was rejected")
+        return broken("a request for two calls was rejected", "read its message; --tool-mode text avoids such requests")
     if count == 1:
         return absent("a reply has one call at a time", "nothing to do: the agent loop sends another request")
-    return broken("no call arrived although two were requested")
+    return absent("no call arrived although two were requested", "nothing to do: the agent asks for one at a time")
 
 
 def judge_schema(subject: Subject, observation: Observation) -> Judgement:
     if doubt := cannot_tell(observation):
         return doubt
-    fix = "nothing to do if repairs are enough; else set the quirk strict_tools, or use a grammar (--tool-mode text)"
+    fix = "set the quirk strict_tools, or use a grammar (--tool-mode text)"
     if observation.is_refused:
         return broken("a schema with nested objects and enums is rejected", fix)
     call = next((call for call in observation.reply.calls if call.name == _BOOKING.name), None)
     if call is None:
         faulty = "; ".join(str(fault) for invalid in observation.reply.invalid for fault in invalid.faults)
+        if not observation.reply.invalid and not observation.reply.calls:
+            return unknown("the model answered with text instead of a call")
         return broken("no call arrived, or none that could be parsed", fix, evidence=excerpt(faulty) or None)
     faults = [str(fault) for fault in validate(call.arguments, _BOOKING.parameters)]
     mended = [f"{change.path}: {change.rule}" for change in call.changes]
-    if faults or mended or call.repairs:
-        words = "the arguments violate the schema" if faults else "the arguments needed repairs"
-        return broken(words, fix, evidence=excerpt("; ".join([*faults, *mended, *call.repairs])))
+    shown = excerpt("; ".join([*faults, *mended, *call.repairs]))
+    if faults:
+        return broken("the arguments violate the schema", fix, evidence=shown)
+    if mended or call.repairs:
+        return handled("the arguments needed repairs", "nothing to do: dragoman repairs them", evidence=shown)
     return works("integer, enum, nested object, array and required are respected")
 
 
@@ -197,7 +203,7 @@ def judge_result(subject: Subject, observation: Observation) -> Judgement:
     if doubt := cannot_tell(observation):
         return doubt
     if observation.is_refused:
-        fix = "use text: --tool-mode text" if subject.native else ""
+        fix = "use text: --tool-mode text" if subject.native else "read its message, or try another model"
         return broken("a conversation with a result is rejected", fix)
     if _CODE in observation.reply.text:
         return works("a result is accepted and used")
@@ -210,7 +216,7 @@ def judge_result(subject: Subject, observation: Observation) -> Judgement:
 # --------------------------------------------------------------------------------------------------------------------
 # Tool choice: whether the endpoint enforces none, required and a named tool.
 
-_FIX = "set the quirk tool_choice to the kinds that work; dragoman then approximates the others"
+_FIX = "dragoman now approximates it: the quirk tool_choice lists the kinds that work"
 
 
 class _Choice(NamedTuple):
@@ -254,7 +260,7 @@ def choice_probe(kind: str) -> Probe:
         if observation.is_refused:
             return absent("requests with it are rejected", _FIX)
         called = {call.name for call in observation.reply.calls} | {call.name for call in observation.reply.invalid}
-        return works("it is respected") if row.is_kept(called) else broken(row.complaint, _FIX)
+        return works("it is respected") if row.is_kept(called) else handled(row.complaint, _FIX)
 
     question = Question(f"tool choice {kind}", [user(row.words)], row.tools, {"tool_choice": row.choice}, "native")
     return Probe(f"tool_choice_{kind}", f"Tool choice: {kind}", (question,), judge, needs=NATIVE)
@@ -297,8 +303,8 @@ def _judge_reasoning_refusal(subject: Subject, thinking: Thinking, observation: 
         taught: dict[str, Any] = {"replay_reasoning": "calls"}
         if field in ("reasoning_content", "reasoning", "reasoning_details") and not quirks.reasoning_field:
             taught["reasoning_field"] = field
-        words, fix = "a result without the reasoning is rejected", "set the quirk replay_reasoning to calls"
+        words, fix = "a result without the reasoning is rejected", "dragoman now sends it: replay_reasoning = calls"
     else:
         taught = {"replay_reasoning": "never"}
-        words, fix = "a result with the reasoning is rejected", "set the quirk replay_reasoning to never"
-    return broken(words, fix, Fact(quirks=taught), observation.shown)
+        words, fix = "a result with the reasoning is rejected", "dragoman now omits it: replay_reasoning = never"
+    return handled(words, fix, Fact(quirks=taught), observation.shown)

@@ -18,6 +18,7 @@ from dragoman.doctor.probe import (
     cannot_tell,
     entries_of,
     excerpt,
+    handled,
     unknown,
     user,
     works,
@@ -30,7 +31,10 @@ from dragoman.providers import Endpoint, Fact
 # Streams: text in pieces, a visible end, and calls whose pieces fit together.
 
 # The fix and the fact if streams cannot be used.
-_ASK_WHOLE = ("request whole replies: the capability streaming = false", Fact(capabilities={"streaming": False}))
+_ASK_WHOLE = (
+    "dragoman now requests whole replies: the capability streaming = false",
+    Fact(capabilities={"streaming": False}),
+)
 
 
 def judge_text(subject: Subject, observation: Observation) -> Judgement:
@@ -43,8 +47,8 @@ def judge_text(subject: Subject, observation: Observation) -> Judgement:
         return absent("streams are rejected", *_ASK_WHOLE)
     if pieces:
         fix = "nothing to do; if there is a proxy, switch off its buffer"
-        return broken("the answer arrived in one piece, at its end", fix, is_usable=True)
-    return broken("nothing readable arrived", *_ASK_WHOLE)
+        return handled("the answer arrived in one piece, at its end", fix, is_usable=True)
+    return handled("nothing readable arrived", *_ASK_WHOLE)
 
 
 def judge_end(subject: Subject, observation: Observation) -> Judgement:
@@ -55,9 +59,9 @@ def judge_end(subject: Subject, observation: Observation) -> Judgement:
     words = "the stream ends without its last frame"
     last = excerpt(f"last: {observation.frames[-1]}") if observation.frames else ""
     if subject.speaks_chat and _has_finish_reason(observation):
-        fix = "set the quirk final_frame to false: then the finish reason is the end"
-        return broken(words, fix, Fact(quirks={"final_frame": False}), last)
-    return broken(words, *_ASK_WHOLE, last)
+        fix = "for dragoman the finish reason is now the end: the quirk final_frame = false"
+        return handled(words, fix, Fact(quirks={"final_frame": False}), last)
+    return handled(words, *_ASK_WHOLE, last)
 
 
 def _has_finish_reason(observation: Observation) -> bool:
@@ -73,13 +77,13 @@ def judge_calls(subject: Subject, observation: Observation) -> Judgement:
     if doubt and not observation.was_stream_cut:
         return doubt
     if observation.is_refused:
-        return broken("streams with tools are rejected", *_ASK_WHOLE)
+        return handled("streams with tools are rejected", *_ASK_WHOLE)
     pieces = [event for event in observation.events if isinstance(event, ArgumentsDelta)]
     if sound_calls(observation) or (pieces and _was_only_cut(observation)):
         how = "in pieces" if len(pieces) > 1 else "in one piece"
         return works(f"the arguments of a call arrived {how}")
     faults = "; ".join(f"{call.name}: {call.faults[0].why}" for call in observation.reply.invalid if call.faults)
-    return broken(
+    return handled(
         "a call that works in a whole reply is lost or broken in a stream", *_ASK_WHOLE, excerpt(faults) or None
     )
 
@@ -100,14 +104,14 @@ def judge_several(subject: Subject, observation: Observation) -> Judgement:
         if len(indexes) > 1 and (len(set(indexes)) < len(indexes) or None in indexes):
             words = "calls of one reply share an index" if None not in indexes else "calls have no index"
             if len(sound) < len(indexes) and not was_cut:
-                return broken(words, *_ASK_WHOLE, f"indexes: {indexes}")
+                return handled(words, *_ASK_WHOLE, f"indexes: {indexes}")
             fix = "nothing to do: dragoman separates them; other clients mix them up"
-            return broken(words, fix, evidence=f"indexes: {indexes}")
+            return handled(words, fix, evidence=f"indexes: {indexes}")
     if len(sound) > 1 or _was_only_cut(observation):
         return works(f"{max(len(sound), 2)} calls are separate")
     if len(sound) == 1 and not observation.reply.invalid:
         return unknown("there was one call, although a whole reply had two")
-    return broken("calls that work in a whole reply are mixed up in a stream", *_ASK_WHOLE)
+    return handled("calls that work in a whole reply are mixed up in a stream", *_ASK_WHOLE)
 
 
 def _indexes(observation: Observation) -> list[object]:
@@ -179,17 +183,21 @@ def judge_text_calls(subject: Subject, *observations: Observation) -> Judgement:
     doubt = cannot_tell(observations[0])
     if doubt and not understood:
         return doubt
+    words = f"the model writes no calls in {' or in '.join(tried)}"
+    fact = None
     if understood:
         words = f"the model writes no calls in {tried[0]}, but in {' and in '.join(understood)}"
-        fix = f'use the other one: prompt_format = "{understood[0]}" in a profile'
-        return broken(words, fix, Fact(format=understood[0]))
+        fact = Fact(format=understood[0])
     if subject.native:
-        fix = "nothing to do: native calls work here"
-    elif subject.endpoint.quirks.grammar_field:
+        # An endpoint with native calls does not claim that its model can write them as text.
+        return absent(words, "nothing to do: native calls work here", fact)
+    if understood:
+        return handled(words, f"nothing to do: dragoman now uses {understood[0]} for calls as text", fact)
+    if subject.endpoint.quirks.grammar_field:
         fix = "use a grammar: weak = true in a profile of this model"
     else:
         fix = "choose a larger model, or a server that accepts a grammar (llama.cpp, vLLM, SGLang, Ollama)"
-    return broken(f"the model writes no calls in {' or in '.join(tried)}", fix)
+    return broken(words, fix)
 
 
 def ask_grammar(subject: Subject) -> tuple[Question, ...]:
@@ -224,7 +232,7 @@ def judge_grammar(subject: Subject, observation: Observation | None = None) -> J
     fix, fact = "nothing to do: no grammar is sent from now on", Fact(quirks={"grammar_field": ""})
     if observation.is_refused:
         return absent(f"the field {field} is rejected", fix, fact)
-    return broken(f"the field {field} is ignored", f"{fix}; a newer server may support {field}", fact)
+    return handled(f"the field {field} is ignored", f"{fix}; a newer server may support {field}", fact)
 
 
 def judge_answer(subject: Subject, observation: Observation) -> Judgement:
@@ -233,11 +241,11 @@ def judge_answer(subject: Subject, observation: Observation) -> Judgement:
         return absent("this wire has no field for it", evidence=loss.detail)
     if doubt := cannot_tell(observation):
         return doubt
-    fix = "use a tool for structured answers, as Agent.run(answer=...) does"
+    fix = "nothing to do: dragoman uses a tool for structured answers"
     if observation.is_refused:
         return absent("requests with it are rejected", fix)
     if validate(_read(observation.reply.text), _ANSWER):
-        return broken("the schema of an answer is ignored", fix)
+        return handled("the schema of an answer is ignored", fix)
     return works("an answer follows its schema")
 
 
