@@ -114,4 +114,4 @@ def test_what_an_endpoint_cannot_express_is_in_the_log(caplog: pytest.LogCapture
     with Upstream(["Fine."], wire="anthropic") as upstream, gateway_to(upstream.endpoint()) as gateway:
         send(gateway, "POST", "/v1/chat/completions", {**CHAT, "logit_bias": {"1": 1}, "n": 2, "seed": 4})
     said = " ".join(record.getMessage() for record in caplog.records)
-    assert "left out: " in said and all(name in said for name in ("seed", "n was left out", "logit_bias")), said
+    assert "losses: " in said and all(name in said for name in ("seed", "n was left out", "logit_bias")), said

@@ -54,6 +54,20 @@ def test_a_request_that_is_too_large_is_the_fault_of_the_client_on_every_wire() 
             assert status == 413 and kind in kinds, (path, data)
 
 
+def test_a_request_without_a_conversation_is_the_fault_of_the_client() -> None:
+    fields = {"/v1/responses": "input", "/v1beta/models/m:generateContent": "contents"}
+    with Upstream([]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for path in PATHS:
+            name = fields.get(path, "messages")
+            for given in ({}, {name: []}, {name: None}, {name: [7]}):
+                status, _, data = send(gateway, "POST", path, {"model": "m", "max_tokens": 9, **given})
+                if path == "/api/chat" and given.get(name) != [7]:
+                    assert status == 200 and json.loads(data)["done_reason"] == "load", (given, data)
+                else:
+                    assert status == 400 and name in data.decode(), (path, given, status, data)
+        assert upstream.received == []
+
+
 STATE: dict[str, tuple[dict[str, Any], int, str | None]] = {
     "previous_response_id": ({"previous_response_id": "resp_9"}, 400, "previous_response_not_found"),
     "conversation": ({"conversation": {"id": "conv_9"}}, 404, None),

@@ -42,7 +42,7 @@ from dragoman.server.paths import (
 )
 from dragoman.server.quotas import Sent
 from dragoman.server.records import Records
-from dragoman.server.requests import find_state, settle_fields
+from dragoman.server.requests import find_gap, find_state, settle_fields
 from dragoman.server.router import BETAS, Chosen, Router
 from dragoman.server.spans import Spans, start_span
 from dragoman.types import Failure, JsonObject, Request
@@ -217,6 +217,14 @@ class Gateway:
         except UnknownModel as error:
             await answer_failure(call, codec, Failure("not_found", str(error), 404, "model_not_found"))
             return
+        if not request.messages and chosen.route.settings.profile != "passthrough":
+            if asked.wire == "ollama" and not body.get("messages"):
+                # Its clients load a model in this way before they need it.
+                await call.answer_json(200, models.describe_load(request.model))
+                return
+            if gap := find_gap(asked.wire, body):
+                await answer_failure(call, codec, Failure("bad_request", gap, 400))
+                return
         if asked.wire == "openai_responses" and (missing := find_state(body)) is not None:
             chosen = chosen.only(asked.wire)
             if not chosen.targets:

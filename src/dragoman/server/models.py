@@ -143,6 +143,13 @@ def describe_model(path: str, headers: Mapping[str, str], model: ModelEntry) -> 
     return one
 
 
+def describe_load(model: str) -> dict[str, Any]:
+    """Return the answer to `/api/chat` without messages, which asks to load a model."""
+    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = {"role": "assistant", "content": ""}
+    return {"model": model, "created_at": when, "message": said, "done_reason": "load", "done": True}
+
+
 def describe_version() -> dict[str, str]:
     """Return the answer to `/api/version`."""
     return {"version": OLLAMA_VERSION, "gateway": f"dragoman {__version__}"}
