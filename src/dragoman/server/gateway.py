@@ -147,7 +147,9 @@ class Gateway:
 
     async def _refuse(self, call: HttpCall, failure: Failure) -> None:
         """Answer a request that is not admitted. The server skips its body."""
-        log.info("refused %s %s: %s", call.method, escape_message(call.path[:200]), escape_message(failure.message))
+        who = f"{call.permit.name}: " if call.permit.name else ""
+        said = escape_message(failure.message)
+        log.info("refused %s%s %s: %s", who, call.method, escape_message(call.path[:200]), said)
         headers = {"allow": ", ".join(METHODS)} if failure.status == 405 else None
         await answer_failure(call, _codec_of(call.path), failure, headers)
 
@@ -231,7 +233,7 @@ class Gateway:
                 await call.answer_json(400 if missing["error"]["code"] else 404, missing)
                 return
         if (failure := call.permit.reserve(request, chosen.candidates)) is not None:
-            await answer_failure(call, codec, failure)
+            await self._refuse(call, failure)
             return
         await self._serve(call, codec, request, chosen, data)
 
@@ -304,7 +306,7 @@ class Gateway:
             await answer_failure(call, wires.get(wire), encoded)
             return
         if (failure := call.permit.refuse_unmeasured(call.path)) is not None:
-            await answer_failure(call, wires.get(wire), failure)
+            await self._refuse(call, failure)
             return
         body = await call.read_body(self.router.settings.gateway.most_of_a_request)
         if not await pass_through(call, body, wire, self.router):
