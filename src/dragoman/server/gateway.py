@@ -34,6 +34,7 @@ from dragoman.server.passthrough import pass_through, relay
 from dragoman.server.paths import (
     GENERATE,
     TRANSLATED,
+    VERBS,
     find_gemini,
     is_passed,
     refuse_path,
@@ -172,13 +173,13 @@ class Gateway:
             await self._show_exchange(call)
             return
         found = find_gemini(call.path)
-        if found is not None and call.method == "POST" and found["verb"] in _VERBS:
+        if found is not None and call.method == "POST" and found["verb"] in VERBS:
             await self._handle_gemini(call, found["model"], found["verb"])
         elif call.method == "POST" and is_passed(call.path):
             await self._pass_through(call)
         elif method == "GET" and (listing := models.find_list(call.path, call.headers)) is not None:
             await call.answer_json(200, listing(self._models()))
-        elif method == "GET" and (name := models.find_name(call.path)) is not None:
+        elif method == "GET" and found is None and (name := models.find_name(call.path)) is not None:
             await self._describe_model(call, name)
         else:
             await self._refuse_path(call)
@@ -186,10 +187,12 @@ class Gateway:
     async def _refuse_path(self, call: HttpCall) -> None:
         """Answer a request whose path, or whose method, no route has."""
         allowed = [method for method, path in self._routes if path == call.path]
-        found = find_gemini(call.path)
-        if call.path in TRANSLATED or is_passed(call.path) or (found is not None and found["verb"] in _VERBS):
+        if call.path in TRANSLATED or is_passed(call.path) or find_gemini(call.path):
             allowed.append("POST")
-        elif models.find_list(call.path, call.headers) is not None or models.find_name(call.path) is not None:
+        elif models.find_list(call.path, call.headers) is not None or (
+            # A colon may also be that of a verb which is not known here.
+            models.find_name(call.path) is not None and ":" not in call.path
+        ):
             allowed.append("GET")
         failure = refuse_path(call.method, call.path, call.headers, allowed)
         codec = wires.get(wire_of(call.path, call.headers))
@@ -379,7 +382,6 @@ class Gateway:
 
 _CLOSE = {"connection": "close"}
 _EXPOSED = {"access-control-expose-headers": "x-dragoman-exchange, x-dragoman-estimated, retry-after"}
-_VERBS = frozenset({*GENERATE, "countTokens"})
 _ESTIMATED = {"x-dragoman-estimated": "true"}
 """Marks a number of tokens that is not counted, but estimated from the size of the request."""
 

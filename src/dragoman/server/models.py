@@ -114,7 +114,7 @@ LISTS: dict[str, Listing] = {
 }
 """The lists by path."""
 _GOOGLE = frozenset({"x-goog-api-key", "x-goog-api-client"})
-_one = re.compile(r"(?:/v1|/v1beta)?/models/(?P<name>[^:]+)\Z").match
+_one = re.compile(r"(?:/v1|/v1beta)?/models/(?P<name>.+)\Z").match
 
 
 def find_list(path: str, headers: Mapping[str, str]) -> Listing | None:
