@@ -103,6 +103,10 @@ class StrictProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self._running = self.pipeline[-1][0] if self.pipeline else None
+        if self._running is not None and self._timer is not None:
+            # It was not read while it waited, so its time begins now.
+            self._stop_timer()
+            self._start_timer(self._body_seconds)
         super().on_response_complete()
 
     def _start_timer(self, seconds: float) -> None:
