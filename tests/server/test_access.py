@@ -557,6 +557,11 @@ def test_what_runs_during_a_crash_counts_as_used(tmp_path: Path) -> None:
             permit.close()
         quotas.close()
         assert json.loads((tmp_path / "usage").read_bytes())["k d"]["tokens"] == 20
+        greedy = quotas.admit(key, 0)
+        assert isinstance(greedy, Permit)
+        assert greedy.reserve(Request("m", [], options={"max_tokens": 10**30}), list) is None
+        quotas.close()
+        assert json.loads((tmp_path / "usage").read_bytes())["k d"]["tokens"] > 20_000, "any number can be stored"
 
     asyncio.run(crash())
 

@@ -233,6 +233,8 @@ def test_threat_19_only_the_listed_paths_reach_an_endpoint() -> None:
             for path in TRICKS:
                 for method in (b"POST ", b"GET ", b"DELETE ") if wire == "openai_chat" else (b"POST ",):
                     answer = exchange(gateway, method + path + end, answers=9)
+                    if method == b"GET " and b"/models/" in path:
+                        continue  # A name of a model, which may contain anything, and which the gateway answers itself.
                     assert _status(answer)[0] in (b"400", b"404", b"405"), (method, path, answer)
                     assert b"error" in answer, (method, path)
             assert upstream.received == []

@@ -16,7 +16,7 @@ from dragoman.extraction.tool_mode import choose_tool_mode, compose
 from dragoman.pipeline.gate import MOST_HELD
 from dragoman.pipeline.translator import ReplyTranslator
 from dragoman.providers import resolve
-from dragoman.testing import Upstream
+from dragoman.testing import Answer, Upstream, sse
 from dragoman.toolset import Toolset
 from dragoman.types import Message
 
@@ -114,4 +114,31 @@ def test_what_an_endpoint_cannot_express_is_in_the_log(caplog: pytest.LogCapture
     with Upstream(["Fine."], wire="anthropic") as upstream, gateway_to(upstream.endpoint()) as gateway:
         send(gateway, "POST", "/v1/chat/completions", {**CHAT, "logit_bias": {"1": 1}, "n": 2, "seed": 4})
     said = " ".join(record.getMessage() for record in caplog.records)
-    assert "left out: " in said and all(name in said for name in ("seed", "n was left out", "logit_bias")), said
+    assert "losses: " in said and all(name in said for name in ("seed", "n was left out", "logit_bias")), said
+
+
+def test_the_usage_of_a_reply_with_a_repair_turn_is_the_sum() -> None:
+    broken, good = "Let me see.\n<tool_call>\nweather of Paris\n</tool_call>", LEAK
+    script: list[Any] = []
+    for stream in (False, True):
+        for said, (given, made) in ((broken, (100, 20)), (good, (150, 30))):
+            usage = {"prompt_tokens": given, "completion_tokens": made, "prompt_tokens_details": {"cached_tokens": 64}}
+            message = {"role": "assistant", "content": said}
+            if stream:
+                frames = [{"choices": [{"index": 0, "delta": message, "finish_reason": "stop"}]}]
+                script.append(sse([*frames, {"choices": [], "usage": usage}]))
+            else:
+                choice = {"index": 0, "message": message, "finish_reason": "stop"}
+                script.append(Answer(200, {"content-type": "application/json"}, {"choices": [choice], "usage": usage}))
+    tools = [{"type": "function", "function": tool} for tool in TOOLS]
+    with Upstream(script) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for stream in (False, True):
+            more = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+            _, _, data = send(gateway, "POST", "/v1/chat/completions", {**CHAT, "tools": tools, **more})
+            usage = json.loads(data.split(b"data: ")[-2] if stream else data)["usage"]
+            assert (usage["prompt_tokens"], usage["completion_tokens"]) == (250, 50), data
+            assert (
+                usage["prompt_tokens_details"]["cached_tokens"] == 128 == gateway.reports[0]["usage"]["cached_tokens"]
+            )
+            assert b"weather" in data and gateway.reports[0]["repair_turn"]
+        assert len(upstream.received) == 4

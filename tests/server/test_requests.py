@@ -42,6 +42,22 @@ def test_a_model_exists_if_a_route_accepts_its_name() -> None:
             assert upstream.received == []
 
 
+def test_a_model_may_have_a_colon_or_a_slash_in_its_name() -> None:
+    """Ollama's have the one, and those of most hubs the other."""
+    names = ("qwen3:8b", "hf.co/org/model-GGUF:Q4_K_M", "org/model", "a:generate")
+    with Upstream(["Hello."], loop=True) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for name in names:
+            for written in (name, name.replace("/", "%2F").replace(":", "%3A")):
+                for path in ("/v1/models/", "/v1beta/models/", "/models/"):
+                    status, _, data = send(gateway, "GET", path + written)
+                    found = json.loads(data)
+                    assert status == 200 and (found.get("id") or found["name"].removeprefix("models/")) == name, data
+                for verb in ("generateContent", "streamGenerateContent", "countTokens"):
+                    assert send(gateway, "POST", f"/v1beta/models/{written}:{verb}", REQUEST)[0] == 200, (written, verb)
+                assert gateway.reports[0]["requested_model"] == name
+        assert send(gateway, "GET", "/v1beta/models/m:generateContent")[0] == 405
+
+
 def test_a_request_that_is_too_large_is_the_fault_of_the_client_on_every_wire() -> None:
     plain = settings_for()
     settings = GatewaySettings(ServerSettings(port=0, most_of_a_request=1000), plain.endpoints, plain.routes)
@@ -52,6 +68,20 @@ def test_a_request_that_is_too_large_is_the_fault_of_the_client_on_every_wire() 
             error = json.loads(data)["error"]
             kind = error.get("type") or error.get("status") if isinstance(error, dict) else None
             assert status == 413 and kind in kinds, (path, data)
+
+
+def test_a_request_without_a_conversation_is_the_fault_of_the_client() -> None:
+    fields = {"/v1/responses": "input", "/v1beta/models/m:generateContent": "contents"}
+    with Upstream([]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for path in PATHS:
+            name = fields.get(path, "messages")
+            for given in ({}, {name: []}, {name: None}, {name: [7]}):
+                status, _, data = send(gateway, "POST", path, {"model": "m", "max_tokens": 9, **given})
+                if path == "/api/chat" and given.get(name) != [7]:
+                    assert status == 200 and json.loads(data)["done_reason"] == "load", (given, data)
+                else:
+                    assert status == 400 and name in data.decode(), (path, given, status, data)
+        assert upstream.received == []
 
 
 STATE: dict[str, tuple[dict[str, Any], int, str | None]] = {

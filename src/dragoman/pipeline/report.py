@@ -136,7 +136,7 @@ class Report(Struct, omit_defaults=True):
             if held:
                 said.append(f"{title}: " + ", ".join(one.name or "?" for one in held))
         if self.losses:
-            said.append("left out: " + ", ".join(loss[:100] for loss in self.losses[:8]))
+            said.append("losses: " + ", ".join(loss[:100] for loss in self.losses[:8]))
         if self.repair_turn:
             said.append(f"repair turn: {self.repair_turn}")
         if self.failure:

@@ -37,6 +37,7 @@ from dragoman.server.passthrough import pass_through, relay
 from dragoman.server.paths import (
     GENERATE,
     TRANSLATED,
+    VERBS,
     find_gemini,
     is_passed,
     refuse_path,
@@ -45,7 +46,7 @@ from dragoman.server.paths import (
 )
 from dragoman.server.quotas import Sent
 from dragoman.server.records import Records
-from dragoman.server.requests import find_state, settle_fields
+from dragoman.server.requests import find_gap, find_state, settle_fields
 from dragoman.server.router import BETAS, Chosen, Router
 from dragoman.server.spans import Spans, start_span
 from dragoman.types import Failure, JsonObject, Request
@@ -167,7 +168,9 @@ class Gateway:
 
     async def _refuse(self, call: HttpCall, failure: Failure) -> None:
         """Answer a request that is not admitted. The server skips its body."""
-        log.info("refused %s %s: %s", call.method, escape_message(call.path[:200]), escape_message(failure.message))
+        who = f"{call.permit.name}: " if call.permit.name else ""
+        said = escape_message(failure.message)
+        log.info("refused %s%s %s: %s", who, call.method, escape_message(call.path[:200]), said)
         headers = {"allow": ", ".join(METHODS)} if failure.status == 405 else None
         await answer_failure(call, _codec_of(call.path), failure, headers)
 
@@ -190,13 +193,13 @@ class Gateway:
             await self._show_exchange(call)
             return
         found = find_gemini(call.path)
-        if found is not None and call.method == "POST" and found["verb"] in _VERBS:
+        if found is not None and call.method == "POST" and found["verb"] in VERBS:
             await self._handle_gemini(call, found["model"], found["verb"])
         elif call.method == "POST" and is_passed(call.path):
             await self._pass_through(call)
         elif method == "GET" and (listing := models.find_list(call.path, call.headers)) is not None:
             await call.answer_json(200, listing(self._models()))
-        elif method == "GET" and (name := models.find_name(call.path)) is not None:
+        elif method == "GET" and found is None and (name := models.find_name(call.path)) is not None:
             await self._describe_model(call, name)
         else:
             await self._refuse_path(call)
@@ -204,10 +207,12 @@ class Gateway:
     async def _refuse_path(self, call: HttpCall) -> None:
         """Answer a request whose path, or whose method, no route has."""
         allowed = [method for method, path in self._routes if path == call.path]
-        found = find_gemini(call.path)
-        if call.path in TRANSLATED or is_passed(call.path) or (found is not None and found["verb"] in _VERBS):
+        if call.path in TRANSLATED or is_passed(call.path) or find_gemini(call.path):
             allowed.append("POST")
-        elif models.find_list(call.path, call.headers) is not None or models.find_name(call.path) is not None:
+        elif models.find_list(call.path, call.headers) is not None or (
+            # A colon may also be that of a verb which is not known here.
+            models.find_name(call.path) is not None and ":" not in call.path
+        ):
             allowed.append("GET")
         failure = refuse_path(call.method, call.path, call.headers, allowed)
         codec = wires.get(wire_of(call.path, call.headers))
@@ -239,13 +244,21 @@ class Gateway:
         except UnknownModel as error:
             await answer_failure(call, codec, Failure("not_found", str(error), 404, "model_not_found"))
             return
+        if not request.messages and chosen.route.settings.profile != "passthrough":
+            if asked.wire == "ollama" and not body.get("messages"):
+                # Its clients load a model in this way before they need it.
+                await call.answer_json(200, models.describe_load(request.model))
+                return
+            if gap := find_gap(asked.wire, body):
+                await answer_failure(call, codec, Failure("bad_request", gap, 400))
+                return
         if asked.wire == "openai_responses" and (missing := find_state(body)) is not None:
             chosen = chosen.only(asked.wire)
             if not chosen.targets:
                 await call.answer_json(400 if missing["error"]["code"] else 404, missing)
                 return
         if (failure := call.permit.reserve(request, chosen.candidates)) is not None:
-            await answer_failure(call, codec, failure)
+            await self._refuse(call, failure)
             return
         await self._serve(call, codec, request, chosen, data)
 
@@ -323,7 +336,7 @@ class Gateway:
             await answer_failure(call, wires.get(wire), encoded)
             return
         if (failure := call.permit.refuse_unmeasured(call.path)) is not None:
-            await answer_failure(call, wires.get(wire), failure)
+            await self._refuse(call, failure)
             return
         body = await call.read_body(self.router.settings.gateway.most_of_a_request)
         if not await pass_through(call, body, wire, self.router):
@@ -397,7 +410,6 @@ class Gateway:
 
 _CLOSE = {"connection": "close"}
 _EXPOSED = {"access-control-expose-headers": "x-dragoman-exchange, x-dragoman-estimated, retry-after"}
-_VERBS = frozenset({*GENERATE, "countTokens"})
 _ESTIMATED = {"x-dragoman-estimated": "true"}
 """Marks a number of tokens that is not counted, but estimated from the size of the request."""
 

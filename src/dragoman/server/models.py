@@ -114,7 +114,7 @@ LISTS: dict[str, Listing] = {
 }
 """The lists by path."""
 _GOOGLE = frozenset({"x-goog-api-key", "x-goog-api-client"})
-_one = re.compile(r"(?:/v1|/v1beta)?/models/(?P<name>[^:]+)\Z").match
+_one = re.compile(r"(?:/v1|/v1beta)?/models/(?P<name>.+)\Z").match
 
 
 def find_list(path: str, headers: Mapping[str, str]) -> Listing | None:
@@ -141,6 +141,13 @@ def describe_model(path: str, headers: Mapping[str, str], model: ModelEntry) -> 
     form = list_gemini if path.startswith("/v1beta/") else _own_form(headers)
     one: dict[str, Any] = show_gemini(model) if form is list_gemini else form([model])["data"][0]
     return one
+
+
+def describe_load(model: str) -> dict[str, Any]:
+    """Return the answer to `/api/chat` without messages, which asks to load a model."""
+    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = {"role": "assistant", "content": ""}
+    return {"model": model, "created_at": when, "message": said, "done_reason": "load", "done": True}
 
 
 def describe_version() -> dict[str, str]:

@@ -34,6 +34,8 @@ PASSED = {
 }
 """The paths whose requests go unchanged to an endpoint of the same wire. All of them are sent with POST."""
 _PASSED_VERBS = ("embedContent", "batchEmbedContents", "predict")
+VERBS = frozenset({*GENERATE, "countTokens"})
+"""The verbs of Gemini that the gateway answers itself."""
 _GEMINI = ("/v1beta/models", *(f"/v1beta/models/MODEL:{verb}" for verb in (*GENERATE, "countTokens")))
 _SHOWN: dict[str, tuple[str, ...]] = {
     "openai_chat": ("/v1/chat/completions", "/v1/responses", "/v1/models"),
@@ -44,7 +46,10 @@ _SHOWN: dict[str, tuple[str, ...]] = {
 _FAMILIES = (("/api/", "ollama"), ("/v1beta/", "gemini"), ("/v1alpha/", "gemini"), ("/v1/messages", "anthropic"))
 _VENDORS = {"anthropic-version": "anthropic", "x-goog-api-key": "gemini", "x-goog-api-client": "gemini"}
 """Headers that all clients of a vendor send, and others do not."""
-find_gemini = re.compile(r"/v1(?:beta|alpha)?/models/(?P<model>[^:]+):(?P<verb>\w+)\Z").match
+find_gemini = re.compile(
+    rf"/v1(?:beta|alpha)?/models/(?P<model>.+):(?P<verb>{'|'.join((*VERBS, *_PASSED_VERBS))})\Z"
+).match
+"""Matches the path of a verb of Gemini. Names of models may contain colons, as those of Ollama do."""
 _is_plain = re.compile(r"(?:/[A-Za-z0-9_@+~-][A-Za-z0-9_@+~.:-]*)+", re.ASCII).fullmatch
 """Matches a path that every server reads in the same way: no empty segments, no dots alone, nothing encoded."""
 _slashes = re.compile(r"/{2,}").sub

@@ -134,6 +134,10 @@ class StrictProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self._running = self.pipeline[-1][0] if self.pipeline else None
+        if self._running is not None and self._timer is not None:
+            # It was not read while it waited, so its time begins now.
+            self._stop_timer()
+            self._start_timer(self._body_seconds)
         super().on_response_complete()
 
     # The server sends nothing more while the client accepts nothing. Without an end, the client would hold the

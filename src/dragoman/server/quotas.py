@@ -30,6 +30,8 @@ _BYTES_OF_A_STREAMED_TOKEN = 64
 _SECONDS_BETWEEN_WRITES = 5.0
 _A_SECOND = 1.0
 _WAIT_FOR_OTHERS = 2.0
+_LONGEST_ANSWER = 10_000_000
+"""No model writes more; a client may ask for any number."""
 _USUAL_ANSWER = 4096
 """The tokens that are reserved for an answer without a limit of its own."""
 _FIRST_ERROR = 400
@@ -208,7 +210,7 @@ class LimitedPermit(Permit):
             return None
         prompt, whole = Amount(Estimate().count(request.messages, request.tools)), Amount()
         limit = request.options.get("max_tokens")
-        answer = limit if isinstance(limit, int) and limit > 0 else _USUAL_ANSWER
+        answer = min(limit, _LONGEST_ANSWER) if isinstance(limit, int) and limit > 0 else _USUAL_ANSWER
         whole.tokens = prompt.tokens + answer
         if quota.limits.dollars_per_day is not None:
             for endpoint, model in candidates():

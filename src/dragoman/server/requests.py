@@ -90,6 +90,21 @@ def _drop(fields: JsonObject, names: Iterable[str]) -> tuple[JsonObject, list[st
 _USUAL = (("n", 1), ("candidateCount", 1))
 
 
+_CONVERSATION = {"openai_responses": "input", "gemini": "contents"}
+"""The field with the conversation, where it is not `messages`."""
+
+
+def find_gap(wire: str, body: JsonObject) -> str:
+    """Return what is missing in a request without a message; empty if nothing is.
+
+    Endpoints answer an empty conversation with anything, and charge for it.
+    """
+    if wire == "openai_responses" and find_state(body) is not None:
+        return ""
+    name = _CONVERSATION.get(wire, "messages")
+    return f"{name} is missing, or has no message" if name not in body else f"{name} has no message that can be read"
+
+
 def find_state(body: JsonObject) -> JsonObject | None:
     """Return the vendor's error for state that a Responses request refers to and that nobody here holds.
 

@@ -216,7 +216,7 @@ def test_an_empty_reply_has_a_part_all_the_same() -> None:
         (Failure("rate_limited", "slow", retry_after=30), 429, "RESOURCE_EXHAUSTED"),
         (Failure("overloaded", "busy", status=529), 503, "UNAVAILABLE"),
         (Failure("unauthorized"), 401, "UNAUTHENTICATED"),
-        (Failure("unauthorized", status=403), 403, "UNAUTHENTICATED"),
+        (Failure("unauthorized", status=403), 403, "PERMISSION_DENIED"),
         (Failure("bad_request", "no"), 400, "INVALID_ARGUMENT"),
         (Failure("not_found"), 404, "NOT_FOUND"),
         (Failure("timed_out"), 504, "DEADLINE_EXCEEDED"),

@@ -125,6 +125,7 @@ def write_usage(usage: Usage) -> JsonObject:
 # --------------------------------------------------------------------------------------------------------------------
 # Errors of generateContent, both ways.
 
+_FORBIDDEN = 403
 _TOO_LONG = "The input token count exceeds the maximum number of tokens allowed", "number of tokens allowed"
 _WORDS: Mapping[FailureKind, str] = {
     "rate_limited": "RESOURCE_EXHAUSTED",
@@ -180,7 +181,7 @@ def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     error: JsonObject = {
         "code": status,
         "message": describe(failure, *_TOO_LONG),
-        "status": _WORDS.get(failure.kind, "INTERNAL"),
+        "status": "PERMISSION_DENIED" if status == _FORBIDDEN else _WORDS.get(failure.kind, "INTERNAL"),
     }
     if failure.retry_after is not None:
         error["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{failure.retry_after:.9g}s"}]
