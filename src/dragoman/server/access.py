@@ -12,6 +12,7 @@ import re
 import socket
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
@@ -39,6 +40,7 @@ _MOST_NAMES = 256
 _read_host = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+))(?::[0-9]{1,5})?", re.IGNORECASE).fullmatch
 _is_bad_path = re.compile(r"[\x00-\x1f\x7f\\?#]|/\.{1,2}(?:/|\Z)|\A(?!/)").search
 _is_bad_query = re.compile(r"[^\x21-\x7e]").search
+_MOST_KEPT = 500
 _looks_secret = re.compile(r"[\w+/=-]{20}").search
 
 
@@ -231,8 +233,16 @@ def hide_secrets(record: logging.LogRecord) -> bool:
     """Hide keys in a record of the log. Most lines have no word that is long enough to be one."""
     text = record.getMessage()
     if _looks_secret(text):
-        record.msg, record.args = scrub(text), None
+        # The lines of most exchanges differ only in their first word, the id. The name of a model is long.
+        first, blank, rest = text.partition(" ")
+        is_id = first.startswith("ex_") and not _looks_secret(first) and len(rest) < _MOST_KEPT
+        record.msg, record.args = first + blank + _scrub_kept(rest) if is_id else scrub(text), None
     return True
+
+
+@lru_cache(maxsize=512)
+def _scrub_kept(text: str) -> str:
+    return scrub(text)
 
 
 logging.getLogger("dragoman.server").addFilter(hide_secrets)
