@@ -4,6 +4,9 @@ The same requests go directly to an endpoint with fixed answers, through a proxy
 uvloop) that only reads and writes JSON, through the same proxy without a framework, which is the least that a proxy can
 cost, and through the gateway. A request has 2 kB and two tools; the answer is one call, or a stream of 60 pieces
 of 20 characters. CPU is that of the process in between, over all requests.
+
+`--keys` adds a second gateway, whose clients need keys, with every limit of a key and with a log: what they cost is the
+difference.
 """
 
 from __future__ import annotations
@@ -80,9 +83,12 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
 
-async def load(port: int, path: str, body: bytes, count: int, connections: int) -> tuple[list[float], bytes]:
+async def load(
+    port: int, path: str, body: bytes, count: int, connections: int, key: str = ""
+) -> tuple[list[float], bytes]:
     """Send requests over some connections. Return the seconds of each, and the last answer."""
     said = f"host: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    said += f"\r\nauthorization: Bearer {key}" if key else ""
     head = f"POST {path} HTTP/1.1\r\n{said}\r\n\r\n"
     request = head.encode() + body
     loop = asyncio.get_running_loop()
@@ -145,6 +151,17 @@ def settings_file(folder: Path, upstream: int) -> Path:
     return path
 
 
+def make_key(folder: Path) -> tuple[Path, str]:
+    """A file with a key that has every limit, and the key."""
+    from dragoman.server.keys import KeyLimits, add_key
+
+    most = 1_000_000_000
+    limits = KeyLimits(
+        requests_per_minute=most, tokens_per_minute=most, max_concurrent=1000, tokens_per_day=most * 1000
+    )
+    return folder / "keys.json", add_key(folder / "keys.json", "load", limits)
+
+
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     import tempfile
 
@@ -161,15 +178,21 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
                 sides[name] = stack.enter_context(started([sys.executable, str(PARTS), name, address]))[:2]
             pid, port, start = stack.enter_context(started(serve))
             sides["gateway"] = (pid, port)
+            key = ""
+            if options.keys:
+                stored, key = make_key(Path(folder))
+                guarded = [*serve[:-1], "--keys", str(stored)]
+                sides["guarded"] = stack.enter_context(started(guarded))[:2]
             for stream in (False, True):
                 for connections in options.connections:
                     for name, (process, place) in sides.items():
-                        wire = options.wire if name == "gateway" else "openai_chat"
+                        wire = options.wire if name in ("gateway", "guarded") else "openai_chat"
+                        used_key = key if name == "guarded" else ""
                         where, body = write_request(wire, stream)
                         count = max(options.count // (4 if stream else 1), connections)
-                        uvloop.run(load(place, where, body, min(count, 100), connections))
+                        uvloop.run(load(place, where, body, min(count, 100), connections, used_key))
                         before = cpu_of(process) if process else 0.0
-                        taken, last = uvloop.run(load(place, where, body, count, connections))
+                        taken, last = uvloop.run(load(place, where, body, count, connections, used_key))
                         used = (cpu_of(process) - before) / len(taken) * 1000 if process else 0.0
                         assert b" 200 " in last[:20], last[:300]
                         cuts = quantiles(taken, n=100)
@@ -195,13 +218,20 @@ def show(rows: list[dict[str, Any]]) -> None:
         same = [each for each in rows if (each["kind"], each["connections"]) == (row["kind"], row["connections"])]
         costs = {each["side"]: each["cpu_ms"] for each in same}
         direct = next(each["p50_ms"] for each in same if each["side"] == "direct")
-        ratios = [row["cpu_ms"] / costs[name] if costs[name] and row["side"] == "gateway" else 0 for name in PROXIES]
+        is_gateway = row["side"] in ("gateway", "guarded")
+        ratios = [row["cpu_ms"] / costs[name] if costs[name] and is_gateway else 0 for name in PROXIES]
         shown = "".join(f"{ratio:>9.2f}" if ratio else " " * 9 for ratio in ratios)
         added = f"{row['p50_ms'] - direct:.2f}" if row["side"] != "direct" else ""
         print(
             f"{row['kind']:<8}{row['connections']:>5}  {row['side']:<9}{row['cpu_ms']:>8.2f}{shown}"
             f"{row['p50_ms']:>9.2f}{added:>8}{row['p99_ms']:>9.2f}{row['memory_mb']:>7.0f}"
         )
+    for row in rows:
+        if row["side"] == "guarded":
+            place = (row["kind"], row["connections"])
+            plain = next(r["cpu_ms"] for r in rows if (r["kind"], r["connections"], r["side"]) == (*place, "gateway"))
+            added, ratio = row["cpu_ms"] - plain, row["cpu_ms"] / plain
+            print(f"keys, limits and log, {place[0]}, {place[1]} connections: {added:+.3f} ms, x {ratio:.2f}")
     print(f"start of the gateway: {max(row['start_s'] for row in rows):.2f} s")
 
 
@@ -210,6 +240,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000, help="requests of each kind; streams are a quarter of it")
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 16, 256])
     parser.add_argument("--wire", choices=["openai_chat", "anthropic"], default="openai_chat")
+    parser.add_argument("--keys", action="store_true", help="also measure a gateway with keys, limits and a log")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = measure(options)

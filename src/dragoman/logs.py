@@ -16,6 +16,7 @@ import asyncio
 import logging
 import os
 import re
+from functools import lru_cache
 
 from dragoman.secrets import scrub
 
@@ -23,14 +24,23 @@ _looks_secret = re.compile(r"[\w+/=-]{20}|://[^/\s]*@|(?i:pass|pwd|secret)").sea
 _OWN = (os.path.dirname(os.path.abspath(__file__)) + os.sep, os.path.dirname(asyncio.__file__) + os.sep)
 """Frames of dragoman and of the event loop stand above the frames of a tool and say nothing about it."""
 _LONGEST = 8000
+_MOST_KEPT = 500
 
 
 def hide_secrets(record: logging.LogRecord) -> bool:
     """Hide secrets in a record of the log. Most lines have nothing that could be one."""
     text = record.getMessage()
     if _looks_secret(text):
-        record.msg, record.args = scrub(text), None
+        # The lines of most exchanges of the gateway differ only in their first word, the id.
+        first, blank, rest = text.partition(" ")
+        is_id = first.startswith("ex_") and not _looks_secret(first) and len(rest) < _MOST_KEPT
+        record.msg, record.args = first + blank + _scrub_kept(rest) if is_id else scrub(text), None
     return True
+
+
+@lru_cache(maxsize=512)
+def _scrub_kept(text: str) -> str:
+    return scrub(text)
 
 
 def get_log(name: str) -> logging.Logger:
