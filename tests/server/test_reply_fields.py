@@ -7,6 +7,7 @@ stopped in silence (no id or index of a call), or failed (no type of a call, no 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.server.gateways import TOOLS, gateway_to
 from tests.server.test_gateway import send
 
 from dragoman.testing import Answer, Upstream, call, calls, sse, thinking
-from dragoman.types import Message, Reply, Request
+from dragoman.types import Message, Reply, Request, ToolCall, ToolResult
 from dragoman.wire import names
 
 Frames = list[dict[str, Any]]
@@ -274,3 +275,43 @@ def test_a_program_that_offers_no_tools_gets_the_text_as_it_is() -> None:
                     frames = ask(gateway, wire, stream=stream, without="tools")
                     heard = "".join(found or "" for frame in frames for found in find(frame, paths[stream]))
                     assert heard == text, (wire, stream)
+
+
+KIMI = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>"
+    '{"city": "Paris"}<|tool_call_end|><|tool_calls_section_end|>'
+)
+
+
+def turn_of(wire: str, body: dict[str, Any]) -> tuple[str, list[Any]]:
+    """Return the id of the call in a reply, and the turns that a client adds to its history."""
+    if wire == "openai_chat":
+        message = body["choices"][0]["message"]
+        id = message["tool_calls"][0]["id"]
+        return id, [message, {"role": "tool", "tool_call_id": id, "content": "warm"}]
+    if wire == "openai_responses":
+        [item] = body["output"]
+        return item["call_id"], [item, {"type": "function_call_output", "call_id": item["call_id"], "output": "warm"}]
+    id = body["content"][0]["id"]
+    answer = [{"type": "tool_result", "tool_use_id": id, "content": "warm"}]
+    return id, [{"role": "assistant", "content": body["content"]}, {"role": "user", "content": answer}]
+
+
+def test_the_id_of_a_call_is_new_in_every_turn_even_if_the_model_repeats_its_own() -> None:
+    """Some models number the calls of each reply anew, and some clients accept only plain ids."""
+    for said in (KIMI, ToolCall("functions.weather:0", "weather", {"city": "Paris"})):
+        with Upstream([said], loop=True) as upstream, gateway_to(upstream.endpoint()) as gateway:
+            for wire in ("openai_chat", "openai_responses", "anthropic"):
+                path, body = REQUESTS[wire]
+                field = "input" if wire == "openai_responses" else "messages"
+                history, ids = list(SPOKEN), []
+                for _ in range(3):
+                    _, _, data = send(gateway, "POST", path, {"model": "m", **body, field: history})
+                    id, turns = turn_of(wire, json.loads(data))
+                    history += turns
+                    ids.append(id)
+                assert len(set(ids)) == 3, (wire, said, ids)
+                assert wire == "openai_chat" or re.fullmatch(r"[\w-]{1,64}", "".join(ids), re.ASCII), (wire, ids)
+                sent = [part for message in upstream.requests[-1].messages for part in message.parts]
+                results = [part.call_id for part in sent if isinstance(part, ToolResult)]
+                assert results == [part.id for part in sent if isinstance(part, ToolCall)] and len(results) == 2

@@ -136,12 +136,16 @@ class Identifier:
         self.back: dict[str, str] = {}
         """From the wire's ids to ours."""
 
-    def identify(self, ours: str) -> str:
-        """Return the id on the wire for the next call; a second call with the same id gets another one."""
-        if ours and len(ours) <= self._limit and ours not in self._taken and self._fits(ours):
+    def identify(self, ours: str, *, reply: str = "", keep: bool = False) -> str:
+        """Return the id on the wire for the next call; a second call with the same id gets another one.
+
+        An id that is rewritten depends on the id of its `reply`: some models number the calls of each reply anew. With
+        `keep` an id stays whatever its characters are.
+        """
+        if ours and len(ours) <= self._limit and ours not in self._taken and (keep or self._fits(ours)):
             found = ours
         else:
-            found = self._make(ours)
+            found = self._make(f"{ours}\0{reply}" if reply else ours)
         self._taken.add(found)
         self.back[found] = ours
         return found

@@ -167,8 +167,8 @@ def _note_media(part: Image | File) -> str:
     return f"[{kind}: {part.url}]" if part.url else f"[{kind}: it cannot be shown here]"
 
 
-def _start_call(call: ToolCall, identifier: Identifier) -> JsonObject:
-    identity = identifier.identify(call.id)
+def _start_call(call: ToolCall, identifier: Identifier, reply: str) -> JsonObject:
+    identity = identifier.identify(call.id, reply=reply)
     return {"type": "tool_use", "id": identity, "name": call.name, "input": {}, **own(call.extra)}
 
 
@@ -187,7 +187,7 @@ def _write_usage(usage: Usage, extra: dict[str, Any]) -> JsonObject:
 
 def write_message(reply: Reply) -> JsonObject:
     """A whole reply as a message."""
-    blocks = _ContentWriter().write(reply.message.parts)
+    blocks = _ContentWriter(reply.id).write(reply.message.parts)
     has_calls = any(block.get("type") == "tool_use" for block in blocks)
     return {
         "id": reply.id or "msg_0",
@@ -203,7 +203,8 @@ def write_message(reply: Reply) -> JsonObject:
 class _ContentWriter:
     """Writes the blocks of a whole message, in the same places where the stream has them."""
 
-    def __init__(self) -> None:
+    def __init__(self, id: str) -> None:
+        self._id = id
         self._blocks: list[JsonObject] = []
         self._identifier = Identifier(RULES.ids)
         self._note = ""  # the words for broken calls continue in the text behind them
@@ -234,7 +235,7 @@ class _ContentWriter:
         if isinstance(part, Thinking):
             self._add(write_thinking(part))
         elif isinstance(part, ToolCall):
-            self._add({**_start_call(part, self._identifier), "input": part.arguments})
+            self._add({**_start_call(part, self._identifier, self._id), "input": part.arguments})
         elif isinstance(part, Image | File):
             self._add_text(_note_media(part))
 
@@ -348,7 +349,7 @@ class EventWriter(StreamWriter[JsonObject]):
         if not call.complete:
             return self._grow("text", describe_broken(call.name, "it is not complete"))
         self._has_calls = True
-        return self._write_block({**_start_call(call, self._identifier), "input": call.arguments})
+        return self._write_block({**_start_call(call, self._identifier, self._id), "input": call.arguments})
 
     def _write_block(self, block: JsonObject) -> list[JsonObject]:
         """A whole block. Clients take an input from its pieces alone, and not from the start of the block."""

@@ -21,11 +21,10 @@ from dragoman.events import (
     UsageReported,
 )
 from dragoman.types import Failure, Image, JsonObject, Message, Part, Reply, Role, Text, Thinking, Tool, ToolCall
-from dragoman.wire.aliases import shorten
+from dragoman.wire.aliases import IdRule, shorten
 from dragoman.wire.event_order import describe_broken
 from dragoman.wire.openai_responses.parts import (
     CUSTOM,
-    IDS,
     OUTPUTS,
     REASONING,
     WIRE,
@@ -53,6 +52,8 @@ _ANSWERS = frozenset(OUTPUTS.values())
 _MESSAGE_FIELDS = ("id", "phase")
 _PROMPT_FIELDS = frozenset({"type", "role", "content"})
 _PLAIN_PART = frozenset({"type", "text"})
+_SERVED_IDS = IdRule(r"[a-zA-Z0-9_-]+", 64)
+"""Some clients lose the result of a call whose id has other characters."""
 
 
 class InputReader:
@@ -247,7 +248,7 @@ class ResponseWriter(StreamWriter[JsonObject]):
     def __init__(
         self, model: str = "", id: str = "", created: int = 0, tools: Iterable[Tool] = (), *, whole: bool = False
     ) -> None:
-        super().__init__(IDS, model=model, id=id)
+        super().__init__(_SERVED_IDS, model=model, id=id)
         self._whole = whole  # the frames are not sent: only `response` counts
         self._created = created
         listed = list(tools)
@@ -436,7 +437,8 @@ class ResponseWriter(StreamWriter[JsonObject]):
             self._speak("message", describe_broken(call.name, "it was cut off"))
             return
         self._finish()
-        own = {"status": "completed", **own_of(call)}
+        given = own_of(call)
+        own = {"status": "completed", **given}
         if call.name in self._custom:
             # The endpoint knows it as a function with one text.
             own["type"] = CUSTOM
@@ -444,7 +446,8 @@ class ResponseWriter(StreamWriter[JsonObject]):
         own.setdefault("id", self._make_id("ctc" if custom else "fc"))
         if call.name in self._namespaces:
             own.setdefault("namespace", self._namespaces[call.name])
-        renamed = replace(call, id=self._identifier.identify(call.id))
+        # An endpoint of this wire may remember the id of its call.
+        renamed = replace(call, id=self._identifier.identify(call.id, reply=self._id, keep=bool(given)))
         item = write_call(renamed, own)
         index = len(self._output)
         place = {"item_id": item["id"], "output_index": index}
