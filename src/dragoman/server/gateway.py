@@ -221,7 +221,7 @@ class Gateway:
             backends = chosen.backends(find_login(call.headers), betas)
             sent, left_out = settle_fields(request, codec.name, chosen.targets[0].endpoint.wire)
             report.losses += left_out
-            from dragoman.pipeline import Exchange
+            from dragoman.pipeline.exchange import Exchange
 
             exchange = Exchange(replace(sent, model=""), backends, report, secret=self._secret)
             await self._answer(call, codec, replace(request, tools=sent.tools), exchange)
