@@ -23,6 +23,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Watch = Callable[[Callable[[], None]], Callable[[], None]]
 DISCONNECTION = "dragoman.disconnection"
 """The extension of a scope that calls a function when the connection is lost, and returns what ends that."""
+WHOLE = "dragoman.whole"
+"""The extension of a scope that announces a whole response, so that its head and its body are sent together."""
 MOST_OF_A_BODY = 64 * 1024 * 1024
 _encode = msgspec.json.Encoder().encode
 
@@ -119,6 +121,8 @@ class HttpCall:
         pairs = [(b"content-type", kind.encode("latin-1")), (b"content-length", b"%d" % len(body))]
         for name, value in headers.items() if headers else ():
             pairs.append((name.encode("latin-1"), value.encode("latin-1")))
+        if data and (announce := self.scope.get("extensions", {}).get(WHOLE)) is not None:
+            announce()
         await self._send({"type": "http.response.start", "status": status, "headers": pairs})
         await self._send({"type": "http.response.body", "body": data})
 

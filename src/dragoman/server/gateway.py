@@ -209,7 +209,7 @@ class Gateway:
 
     async def _serve(self, call: HttpCall, codec: Codec, request: Request, chosen: Chosen, data: bytes) -> None:
         """Answer a request by the chosen endpoints, and keep the report."""
-        report = Report(f"ex_{os.urandom(8).hex()}", codec.name, request.model, slot=chosen.slot)
+        report = Report(f"ex_{os.urandom(12).hex()}", codec.name, request.model, slot=chosen.slot)
         report.client = call.permit.name
         end_span = start_span(self.spans, call.headers, report)
         self.records.open(report)

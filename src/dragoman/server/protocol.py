@@ -8,7 +8,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from dragoman.server.asgi import DISCONNECTION
+from dragoman.server.asgi import DISCONNECTION, WHOLE
 
 MOST_OF_A_HEAD = 64 * 1024
 MOST_HEADERS = 100
@@ -21,6 +21,40 @@ _ALONE = frozenset({b"host", b"content-length", b"transfer-encoding"})
 
 class _Refused(Exception):
     """A head that is not accepted."""
+
+
+class JoinedWrites:
+    """A transport that can write the head of a whole answer together with its body: one packet instead of two."""
+
+    __slots__ = ("_held", "_holds", "_transport")
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._holds = False
+        self._held = b""
+
+    def hold(self) -> None:
+        """Hold back what is written next, until more is written."""
+        self._holds = True
+
+    def write(self, data: bytes) -> None:
+        if self._holds:
+            self._holds, self._held = False, data
+        elif self._held:
+            self._held, held = b"", self._held
+            self._transport.write(held + data)
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._holds = False
+        if self._held:
+            self.write(b"")
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        closing: bool = self._transport.is_closing()
+        return closing
 
 
 class StrictProtocol(HttpToolsProtocol):
@@ -40,6 +74,7 @@ class StrictProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._waiting: set[Callable[[], None]] = set()
+        self._joined: Any = JoinedWrites(transport)
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -118,7 +153,9 @@ class StrictProtocol(HttpToolsProtocol):
         if b"transfer-encoding" in names and not self._is_chunked():
             raise _Refused
         super().on_headers_complete()
-        self.scope["extensions"] = {DISCONNECTION: self._tell_disconnection}  # type: ignore[dict-item]
+        self.cycle.transport = self._joined
+        extensions: Any = {DISCONNECTION: self._tell_disconnection, WHOLE: self._joined.hold}
+        self.scope["extensions"] = extensions
 
     def _is_chunked(self) -> bool:
         """Whether the body is in chunks and nothing else, of a version that has chunks."""
