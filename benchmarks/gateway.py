@@ -3,7 +3,8 @@
 The same requests go directly to an endpoint with fixed answers, through a proxy of the same stack (Starlette, uvicorn,
 uvloop) that only reads and writes JSON, through the same proxy without a framework, which is the least that a proxy can
 cost, and through the gateway. A request has 2 kB and two tools; the answer is one call, or a stream of 60 pieces
-of 20 characters. CPU is that of the process in between, over all requests.
+of 20 characters. CPU is that of the process in between, over all requests. The sides take turns in rounds, so that what
+else runs on the machine meets all of them.
 
 `--keys` adds a second gateway, whose clients need keys, with every limit of a key and with a log: what they cost is the
 difference.
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import re
 import subprocess
 import sys
@@ -28,7 +28,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 PARTS = Path(__file__).resolve().parent / "support" / "gateway_parts.py"
-TICKS = os.sysconf("SC_CLK_TCK")
+ROUNDS = 5
 PROXIES = ("proxy", "bare")
 _FILLER = "Answer as briefly as you can, and use the tools. " * 20
 
@@ -112,9 +112,9 @@ async def load(
 
 
 def cpu_of(pid: int) -> float:
-    """The seconds of CPU that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """The seconds of CPU that all threads of a process have used."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(each.read_text(encoding="utf-8").split()[0]) for each in threads) / 1e9
 
 
 def memory_of(pid: int) -> float:
@@ -162,10 +162,29 @@ def make_key(folder: Path) -> tuple[Path, str]:
     return folder / "keys.json", add_key(folder / "keys.json", "load", limits)
 
 
+def take_turns(
+    sides: dict[str, tuple[int, int]], options: argparse.Namespace, connections: int, *, stream: bool, key: str
+) -> dict[str, tuple[float, list[float]]]:
+    """Send the requests to all sides in rounds. Return the seconds of CPU and the seconds of each request."""
+    import uvloop
+
+    count = max(options.count // (4 if stream else 1) // ROUNDS, connections)
+    measured: dict[str, tuple[float, list[float]]] = {name: (0.0, []) for name in sides}
+    for number in range(ROUNDS + 1):
+        for name, (process, place) in sides.items():
+            wire = options.wire if name in ("gateway", "guarded") else "openai_chat"
+            where, body = write_request(wire, stream)
+            before = cpu_of(process) if process else 0.0
+            taken, last = uvloop.run(load(place, where, body, count, connections, key if name == "guarded" else ""))
+            used = cpu_of(process) - before if process else 0.0
+            assert b" 200 " in last[:20], last[:300]
+            if number:  # the first round warms up
+                measured[name] = (measured[name][0] + used, measured[name][1] + taken)
+    return measured
+
+
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     import tempfile
-
-    import uvloop
 
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder, started([sys.executable, str(PARTS), "endpoint"]) as (_, upstream, _):
@@ -185,16 +204,10 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
                 sides["guarded"] = stack.enter_context(started(guarded))[:2]
             for stream in (False, True):
                 for connections in options.connections:
-                    for name, (process, place) in sides.items():
-                        wire = options.wire if name in ("gateway", "guarded") else "openai_chat"
-                        used_key = key if name == "guarded" else ""
-                        where, body = write_request(wire, stream)
-                        count = max(options.count // (4 if stream else 1), connections)
-                        uvloop.run(load(place, where, body, min(count, 100), connections, used_key))
-                        before = cpu_of(process) if process else 0.0
-                        taken, last = uvloop.run(load(place, where, body, count, connections, used_key))
-                        used = (cpu_of(process) - before) / len(taken) * 1000 if process else 0.0
-                        assert b" 200 " in last[:20], last[:300]
+                    measured = take_turns(sides, options, connections, stream=stream, key=key)
+                    for name, (process, _) in sides.items():
+                        seconds, taken = measured[name]
+                        used = seconds / len(taken) * 1000
                         cuts = quantiles(taken, n=100)
                         rows.append(
                             {

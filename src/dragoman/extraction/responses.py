@@ -66,8 +66,15 @@ class ConversationContext:
     @property
     def ids(self) -> frozenset[str]:
         """The ids of all calls so far."""
-        for message in self._messages[self._identified :]:
-            self._ids.update([part.id for part in message.parts if isinstance(part, ToolCall | InvalidCall)])
+        new = self._messages[self._identified :]
+        self._ids.update(
+            [
+                part.id
+                for message in new
+                for part in message.parts
+                if type(part) is ToolCall or type(part) is InvalidCall
+            ]
+        )
         self._identified = len(self._messages)
         return frozenset(self._ids)
 
@@ -87,11 +94,11 @@ class ConversationContext:
 
 def read_messages(conversation: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
     """Return messages from messages, from dicts in the form of any wire, or from objects of the official clients."""
+    given = list(conversation)
+    if set(map(type, given)) <= {Message}:
+        return given  # type: ignore[return-value]
     messages: list[Message] = []
-    for entry in conversation:
-        if type(entry) is Message:
-            messages.append(entry)
-            continue
+    for entry in given:
         dump = getattr(entry, "model_dump", None)
         plain = dump() if callable(dump) else entry
         if isinstance(plain, Message):

@@ -203,7 +203,7 @@ class Exchange:
     def _read_history(self) -> list[Message]:
         """Return the messages of the client, as the model should see them."""
         messages = restore_reasoning(self._request.messages, self.report.wire)
-        if not self._request.tools:
+        if not self._request.tools or "assistant" not in [message.role for message in messages]:
             return messages
         clean = rewrite_leaks(messages, self._request.tools, memory=self._memory)
         self.report.rewritten = len(clean.rewrites)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
 from contextlib import aclosing
@@ -44,7 +43,7 @@ class _Answer:
         self._request = request
         self._exchange = exchange
         self._headers = {EXCHANGE_HEADER: exchange.report.id}
-        self._id = _IDS.get(codec.name, "") + os.urandom(12).hex()
+        self._id = _IDS.get(codec.name, "") + exchange.report.id.rpartition("_")[2]
         self._created = int(time.time())
 
     def _tools(self) -> dict[str, Any]:

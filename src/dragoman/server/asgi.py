@@ -24,6 +24,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Watch = Callable[[Callable[[], None]], Callable[[], None]]
 DISCONNECTION = "dragoman.disconnection"
 """The extension of a scope that calls a function when the connection is lost, and returns what ends that."""
+WHOLE = "dragoman.whole"
+"""The extension of a scope that announces a whole response, so that its head and its body are sent together."""
 MOST_OF_A_BODY = 64 * 1024 * 1024
 TRAILERS = "http.response.trailers"
 """The extension of ASGI, and its message: headers after the body, for a client that asked for them."""
@@ -157,6 +159,8 @@ class HttpCall:
         for added in (self.added, headers):
             if added:
                 pairs += _encode_headers(added)
+        if data and (announce := self.scope.get("extensions", {}).get(WHOLE)) is not None:
+            announce()
         await self._send({"type": "http.response.start", "status": status, "headers": pairs})
         await self._send({"type": "http.response.body", "body": data})
 

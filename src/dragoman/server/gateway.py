@@ -264,7 +264,7 @@ class Gateway:
 
     async def _serve(self, call: HttpCall, codec: Codec, request: Request, chosen: Chosen, data: bytes) -> None:
         """Answer a request by the chosen endpoints, and keep the report."""
-        report = Report(f"ex_{os.urandom(8).hex()}", codec.name, request.model, slot=chosen.slot)
+        report = Report(f"ex_{os.urandom(12).hex()}", codec.name, request.model, slot=chosen.slot)
         report.client = call.permit.name
         end_span = start_span(self.spans, call.headers, report)
         self.records.open(report)
@@ -276,10 +276,11 @@ class Gateway:
             backends = chosen.backends(find_login(call.headers), betas)
             sent, left_out = settle_fields(request, codec.name, chosen.targets[0].endpoint.wire)
             report.losses += left_out
-            from dragoman.extraction.leaks import TurnMemory
-            from dragoman.pipeline import Exchange
+            from dragoman.pipeline.exchange import Exchange
 
             if self._turns is None:
+                from dragoman.extraction.leaks import TurnMemory
+
                 self._turns = TurnMemory()
             exchange = Exchange(replace(sent, model=""), backends, report, secret=self._secret, memory=self._turns)
             await self._answer(call, codec, replace(request, tools=sent.tools), exchange)

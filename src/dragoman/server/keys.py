@@ -169,6 +169,7 @@ class KeyRing:
     def __init__(self, path: Path | None = None, keys: Iterable[ClientKey] = ()) -> None:
         """`keys` are those of a ring without a file. Raises a ConfigError if the file cannot be used."""
         self._path = path
+        self._name = str(path)
         self._seen: object = None
         self.keys: dict[str, ClientKey] = {}
         self._put(keys)
@@ -182,6 +183,9 @@ class KeyRing:
     def refresh(self) -> bool:
         """Read the file again if it has changed. Return whether the keys are others. A broken file changes nothing."""
         if self._path is None:
+            return False
+        if self._seen is None and not os.access(self._name, os.F_OK):
+            # There was no file, and there is none: the answer without an exception costs less.
             return False
         status = _status(self._path)
         if status == self._seen:

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from dragoman.server.asgi import DISCONNECTION, LATE, TRAILERS
+from dragoman.server.asgi import DISCONNECTION, LATE, TRAILERS, WHOLE
 
 MOST_OF_A_HEAD = 64 * 1024
 MOST_HEADERS = 100
@@ -70,6 +70,40 @@ class _Refused(Exception):
     """A head that is not accepted."""
 
 
+class JoinedWrites:
+    """A transport that can write the head of a whole answer together with its body: one packet instead of two."""
+
+    __slots__ = ("_held", "_holds", "_transport")
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._holds = False
+        self._held = b""
+
+    def hold(self) -> None:
+        """Hold back what is written next, until more is written."""
+        self._holds = True
+
+    def write(self, data: bytes) -> None:
+        if self._holds:
+            self._holds, self._held = False, data
+        elif self._held:
+            self._held, held = b"", self._held
+            self._transport.write(held + data)
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._holds = False
+        if self._held:
+            self.write(b"")
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        closing: bool = self._transport.is_closing()
+        return closing
+
+
 class StrictProtocol(HttpToolsProtocol):
     """Refuses heads that another server on the way could read differently.
 
@@ -103,6 +137,7 @@ class StrictProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._joined: Any = JoinedWrites(transport)
         if len(self.connections) > self._most:
             if len(self.connections) > self._most + _EXCESS:
                 transport.abort()
@@ -238,13 +273,15 @@ class StrictProtocol(HttpToolsProtocol):
         if b"transfer-encoding" in names and not self._is_chunked():
             raise _Refused
         super().on_headers_complete()
-        self.scope["extensions"] = {DISCONNECTION: self._tell_disconnection}  # type: ignore[dict-item]
+        self.cycle.transport = self._joined
+        extensions: Any = {DISCONNECTION: self._tell_disconnection, WHOLE: self._joined.hold}
+        self.scope["extensions"] = extensions
         if not self.pipeline:
             self._running = self.cycle
         if has_te and self._accepts_trailers():
             # The task of the request has not begun yet.
             self.cycle.__class__ = _TrailingCycle
-            self.scope["extensions"][TRAILERS] = {}
+            extensions[TRAILERS] = {}
 
     def _accepts_trailers(self) -> bool:
         """Whether the client reads trailers. HTTP/1.0 has none."""

@@ -215,7 +215,7 @@ class Chosen(Struct, frozen=True):
 
     def backends(self, login: str | None = None, betas: str = "") -> list[Backend]:
         """Return how each endpoint is asked. `login` is the key of the client, `betas` its header of this name."""
-        from dragoman.pipeline import Backend
+        from dragoman.pipeline.exchange import Backend
 
         settings = self.route.settings
         trust = "compat" if settings.profile == "passthrough" else settings.profile

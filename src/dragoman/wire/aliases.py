@@ -69,6 +69,7 @@ class Namer:
         self._given: dict[str, str] = {}
         self._taken: set[str] = set()
         self._is_fork = False
+        self._back: dict[str, str] | None = None
         # Valid names are reserved first, so that no rewritten name can take their place.
         wanted = list(dict.fromkeys(names))
         for name in wanted:
@@ -98,6 +99,7 @@ class Namer:
                 self._given, self._taken, self._is_fork = self._given.copy(), self._taken.copy(), False
             self._given[ours] = found
             self._taken.add(found)
+            self._back = None
         return found
 
     def _rewrite(self, ours: str) -> str:
@@ -118,7 +120,9 @@ class Namer:
     @property
     def back(self) -> dict[str, str]:
         """Return the mapping from the wire's names to ours, for those that differ."""
-        return {wire: ours for ours, wire in self._given.items() if wire != ours}
+        if self._back is None:
+            self._back = {wire: ours for ours, wire in self._given.items() if wire != ours}
+        return self._back
 
 
 @lru_cache(maxsize=64)

@@ -169,19 +169,19 @@ def parse_frame(text: str | bytes) -> Any:
     """Return the JSON value of a frame or body of a reply, or BROKEN. If it has a call and is ambiguous, it is an
     `Ambiguous`."""
     try:
-        words = text if isinstance(text, str) else text.decode()
-        value = _decode(words)
-        escaped = "\\u" in words  # an escape may spell a key
-        if not (escaped or "tool" in words or "unction" in words or "_json" in words):
+        data = text if isinstance(text, bytes) else text.encode()
+        value = _decode(data)
+        escaped = b"\\u" in data  # an escape may spell a key
+        if not (escaped or b"tool" in data or b"unction" in data or b"_json" in data):
             return value
         written = _encode(value)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return _parse_odd(text)
     # The decoder keeps only the last of duplicate keys. Then the text has more colons than the encoded value, unless
     # it writes some as escapes. A whole float may have lost digits.
-    if words.count(":") == written.count(b":") and b".0" not in written and not (escaped and "\\u003" in words):
+    if data.count(b":") == written.count(b":") and b".0" not in written and not (escaped and b"\\u003" in data):
         return value
-    return _inspect(words, value)
+    return _inspect(data.decode(), value)
 
 
 def _parse_odd(text: str | bytes) -> Any:
