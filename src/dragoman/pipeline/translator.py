@@ -212,6 +212,8 @@ class ReplyTranslator:
         thoughts = [each for each in last if not isinstance(each, TextDelta | UsageReported | ReplyEnded)]
         events = [*thoughts, *self._write_rest(found, calls), *self._tail, *ends]
         stop: StopReason = "tool_calls" if calls and reply.stop in ("end", "stop_sequence", "unknown") else reply.stop
+        if self._has_refused and stop == "end":
+            stop = "refusal"
         repair, why = self._find_repair(found, calls)
         extra = _without_reason(reply.extra) if calls else reply.extra
         return Verdict(
