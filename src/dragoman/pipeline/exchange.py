@@ -18,7 +18,16 @@ from msgspec.structs import replace
 from dragoman.client.client import Client
 from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
 from dragoman.errors import DragomanError
-from dragoman.events import CallEnded, CallRefused, Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
+from dragoman.events import (
+    CallEnded,
+    CallRefused,
+    Event,
+    RefusalDelta,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    UsageReported,
+)
 from dragoman.extraction import Extraction
 from dragoman.extraction.leaks import TurnMemory, rewrite_leaks
 from dragoman.extraction.offers import choose_offer, describe_found, find_tools, found_tools, search_tool
@@ -448,6 +457,7 @@ class _Forwarder:
     def __init__(self) -> None:
         self._verdict: dict[str, Any] = {}
         self._calls: list[Event] = []
+        self._has_refused = False
 
     def feed(self, event: Event, /) -> list[Event]:
         if isinstance(event, ReplyStarted):
@@ -461,6 +471,8 @@ class _Forwarder:
         elif isinstance(event, CallEnded):
             self._calls.append(event)
         else:
+            if type(event) is RefusalDelta:
+                self._has_refused = True
             return [event]
         return []
 
@@ -468,4 +480,7 @@ class _Forwarder:
         return [passed for event in events for passed in self.feed(event)], self.close()
 
     def close(self) -> Verdict:
+        if self._has_refused and self._verdict.get("stop") == "end":
+            # Other wires have no field for a refusal, but a reason to stop.
+            self._verdict["stop"] = "refusal"
         return Verdict(self._calls, [], Extraction(), **self._verdict)

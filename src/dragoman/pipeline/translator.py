@@ -247,6 +247,8 @@ class ReplyTranslator:
         if calls:
             stop = "tool_calls" if stop in ("end", "stop_sequence", "unknown") else stop
             extra = _without_reason(extra)
+        elif self._has_refused and stop == "end":
+            stop = "refusal"
         received = self._reader.wire_events
         return Verdict(events, calls, found, stop, extra, usage, None, repair, why, tuple(notes), received)
 

@@ -439,7 +439,7 @@ class ChatReader(SseReader):
         self._sent = sent
         self._field = ""  # where the open part of reasoning comes from
         self._details = Details()
-        self._refusing = self._has_refused = False
+        self._refusing = False
         self._reasoning: list[str] = []
         self._answered = False
         self._whole = False
@@ -488,11 +488,9 @@ class ChatReader(SseReader):
                 self._builder.terminate()
 
     def _read_stop(self, reason: str, choice: JsonObject) -> None:
-        """Why the model stopped. This wire has one word for the end, for a refusal and for a stop sequence."""
+        """Why the model stopped. This wire has one word for the end and for a stop sequence."""
         stop, own = STOPS.get(reason, "unknown"), {"reason": reason}
-        if stop == "end" and self._has_refused:
-            stop = "refusal"
-        elif stop == "end" and (matched := _find_matched(choice)) and matched in self._stop_sequences():
+        if stop == "end" and (matched := _find_matched(choice)) and matched in self._stop_sequences():
             stop, own["stop_sequence"] = "stop_sequence", matched
         self._builder.stop(stop, own)
 
@@ -521,7 +519,7 @@ class ChatReader(SseReader):
             self._end_reasoning()
             if self._answered and not self._refusing:
                 self._end_text(always=True)
-            self._refusing = self._has_refused = True
+            self._refusing = True
             self._builder.text(refusal, RefusalDelta)
         if not _MADE.isdisjoint(message):
             self._read_made(message)
