@@ -8,13 +8,16 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from dragoman import wire as wires
 from dragoman.replies import fold
+from dragoman.testing.faults import chunk
+from dragoman.testing.upstream import Incoming
 from dragoman.types import Reply
 
 SAVE = {
@@ -216,3 +219,47 @@ async def exchange(port: int, data: bytes) -> Answer:
 def get(port: int, path: str) -> Answer:
     request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     return asyncio.run(exchange(port, request.encode()))
+
+
+# ---- an endpoint without end -----------------------------------------------------------------------------------------
+
+
+class Flood:
+    """An endpoint that sends a stream without end, as fast as it is read, and counts what it has sent."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.sent = 0
+        self.left = threading.Event()
+        """The client has disconnected."""
+        self._started = threading.Event()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True).start()
+        assert self._started.wait(20)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.left.set()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        self._started.set()
+        await asyncio.to_thread(self.left.wait, 120)
+        server.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frame = chunk(b'data: {"choices":[{"delta":{"content":"' + b"word " * 200 + b'"}}]}\n\n')
+        try:
+            await Incoming(reader).read()
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+            while not reader.at_eof():
+                writer.write(frame * 20)
+                await writer.drain()
+                self.sent += 20 * len(frame)
+        except ConnectionError:
+            pass
+        finally:
+            self.left.set()
+            writer.close()

@@ -24,11 +24,12 @@ from tests.server.test_faults import GOOD, MODES, ask, gateway_for, read, status
 from dragoman.server import protocol
 from dragoman.server.settings import ServerSettings
 from dragoman.testing import Answer, Fault, Upstream
-from dragoman.testing.faults import chunk
-from dragoman.testing.upstream import Incoming
 
 MOST_MEMORY = 100.0
 """MB of a gateway that reads bombs and endless lines, one after another."""
+
+
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="memory and files of a process are read in /proc")
 
 
 def wait_until(what: str, condition: Callable[[], bool]) -> None:
@@ -167,6 +168,7 @@ def make_bomb(coding: str, kind: str, head: bytes = b"") -> Answer:
     return Answer(200, {"content-type": kind, "content-encoding": coding}, body)
 
 
+@needs_proc
 def test_faults_26_and_27_bombs_and_endless_lines_cost_little_memory(tmp_path: Path) -> None:
     events = "text/event-stream"
     rows: list[tuple[str, Any, bool]] = [
@@ -188,7 +190,7 @@ def test_faults_26_and_27_bombs_and_endless_lines_cost_little_memory(tmp_path: P
 # ---- 51 and 52: clients ----------------------------------------------------------------------------------------------
 
 
-def test_fault_51_a_client_that_leaves_cancels_the_request_within_a_second() -> None:
+def test_fault_51_a_client_that_leaves_cancels_the_request_to_the_endpoint() -> None:
     rows = [(wire, stream, Fault("stall", at=450 if stream else None)) for wire, stream in MODES]
     for wire, stream, fault in rows:
         with Upstream([fault] if fault.answers else [fault, GOOD]) as upstream, gateway_for(upstream) as gateway:
@@ -203,7 +205,7 @@ def test_fault_51_a_client_that_leaves_cancels_the_request_within_a_second() -> 
                 client.transport.abort()
 
             asyncio.run(leave())
-            assert upstream.wait_for_hangup(1.0), (wire, stream)
+            assert upstream.wait_for_hangup(), (wire, stream)
             wait_until("a task was left", lambda g=gateway, b=before: count_tasks(g) <= b)  # type: ignore[misc]
             assert gateway.gateway.records.running == 0
 
@@ -225,7 +227,7 @@ def test_fault_51_a_client_that_leaves_cancels_what_is_passed_on_unchanged() -> 
                 client.transport.abort()
 
             asyncio.run(leave())
-            assert upstream.wait_for_hangup(1.0), profile
+            assert upstream.wait_for_hangup(), profile
             wait_until("a task was left", lambda g=gateway, b=before: count_tasks(g) <= b)  # type: ignore[misc]
 
 
@@ -239,47 +241,11 @@ def test_fault_4_what_is_passed_on_unchanged_ends_where_the_endpoint_failed(capl
     assert "an error of the gateway itself" not in caplog.text
 
 
-class Flood:
-    """An endpoint that sends a stream without end, as fast as it is read, and counts what it has sent."""
-
-    def __init__(self) -> None:
-        self.sent = 0
-        self.left = threading.Event()
-        self._ready: asyncio.Future[str] | None = None
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        frame = chunk(b'data: {"choices":[{"delta":{"content":"' + b"word " * 200 + b'"}}]}\n\n')
-        try:
-            await Incoming(reader).read()
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-            while not reader.at_eof():
-                writer.write(frame * 20)
-                await writer.drain()
-                self.sent += 20 * len(frame)
-        except ConnectionError:
-            pass
-        finally:
-            self.left.set()
-            writer.close()
-
-    def start(self, started: threading.Event) -> None:
-        async def serve() -> None:
-            server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
-            self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-            started.set()
-            await asyncio.to_thread(self.left.wait, 60)
-            server.close()
-
-        threading.Thread(target=lambda: asyncio.run(serve()), daemon=True).start()
-
-
 def test_fault_52_a_client_that_reads_nothing_holds_little_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sockets have buffers of their own, of some megabytes in all. What is beyond them is the gateway's."""
     monkeypatch.setattr(protocol, "SECONDS_FOR_A_WRITE", 1.0)
-    flood, started = Flood(), threading.Event()
-    flood.start(started)
-    assert started.wait(20)
     with (
+        processes.Flood() as flood,
         gateway_for(flood, gateway=ServerSettings(port=0, keep_alive=0.2)) as gateway,  # type: ignore[arg-type]
         socket.create_connection(("127.0.0.1", gateway.port)) as client,
     ):
@@ -294,6 +260,7 @@ def test_fault_52_a_client_that_reads_nothing_holds_little_and_not_for_ever(monk
 # ---- 56: files -------------------------------------------------------------------------------------------------------
 
 
+@needs_proc
 def test_fault_56_without_files_clients_get_503_and_the_gateway_recovers(tmp_path: Path) -> None:
     """The usual limit is lowered while it runs, so that it cannot know it."""
     said = {"choices": [{"message": {"content": "Hello."}, "finish_reason": "stop"}]}
@@ -331,6 +298,7 @@ FEW_FILES = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFIL
 )
 
 
+@needs_proc
 def test_fault_56_a_gateway_serves_as_many_clients_as_it_may_have_files(tmp_path: Path) -> None:
     count, room = 45, (LIMIT - 64) // 2
     with (
@@ -377,6 +345,7 @@ async def ask_together(gateway: Running, data: bytes, count: int) -> list[proces
     return await asyncio.gather(*(processes.exchange(gateway.port, data) for _ in range(count)))
 
 
+@needs_proc
 def test_fault_56_connections_above_the_limit_get_503_in_the_wire_of_the_client(tmp_path: Path) -> None:
     limit = "most_connections = 3\n"
     with Upstream([GOOD], loop=True) as upstream, processes.serving(tmp_path, upstream.url, gateway=limit) as gateway:

@@ -22,11 +22,11 @@ END = 20.0
 
 
 @contextmanager
-def gateway_with_endpoint(folder: Path, *arguments: str, grace: float) -> Iterator[tuple[Running, Running]]:
+def gateway_with_endpoint(folder: Path, *, grace: float) -> Iterator[tuple[Running, Running]]:
     (folder / "temporary").mkdir(exist_ok=True)
     with processes.started(load_endpoint.COMMAND, folder / "endpoint.log") as endpoint:
         table = f"grace = {grace}\n"
-        with processes.serving(folder, f"{endpoint.url}/v1", *arguments, gateway=table) as gateway:
+        with processes.serving(folder, f"{endpoint.url}/v1", gateway=table) as gateway:
             yield gateway, endpoint
 
 
@@ -86,21 +86,20 @@ def check_cut_off(answers: list[Answer]) -> None:
 
 
 def test_fault_54_streams_are_finished_after_a_signal_and_no_new_ones_begin(tmp_path: Path) -> None:
-    for name in (signal.SIGTERM, signal.SIGINT):
-        with gateway_with_endpoint(tmp_path, grace=60.0) as (gateway, endpoint):
+    with gateway_with_endpoint(tmp_path, grace=60.0) as (gateway, endpoint):
 
-            async def run(gateway: Running = gateway, endpoint: Running = endpoint, name: int = name) -> list[Answer]:
-                clients = await open_streams(gateway, 1, more=1)
-                gateway.process.send_signal(name)
-                await wait_until_closed(gateway)
-                await load_endpoint.release(endpoint.port, 1, len(CANARIES) + 1)
-                await asyncio.gather(*(client.ended for client in clients))
-                return read_all(clients)
+        async def run() -> list[Answer]:
+            clients = await open_streams(gateway, 1, more=1)
+            gateway.process.send_signal(signal.SIGTERM)
+            await wait_until_closed(gateway)
+            await load_endpoint.release(endpoint.port, 1, len(CANARIES) + 1)
+            await asyncio.gather(*(client.ended for client in clients))
+            return read_all(clients)
 
-            for place, answer in enumerate(asyncio.run(run())):
-                assert answer.status == 200 and answer.is_whole, answer
-                assert f"argument-{CANARIES[place]}".encode() in answer.body, answer
-            check_left_nothing(gateway, tmp_path)
+        for place, answer in enumerate(asyncio.run(run())):
+            assert answer.status == 200 and answer.is_whole, answer
+            assert f"argument-{CANARIES[place]}".encode() in answer.body, answer
+        check_left_nothing(gateway, tmp_path)
 
 
 def test_fault_54_after_the_grace_period_streams_end_with_an_error_of_their_wire(tmp_path: Path) -> None:
@@ -121,13 +120,27 @@ def test_fault_55_a_second_signal_ends_at_once(tmp_path: Path) -> None:
 
         async def run() -> list[Answer]:
             clients = await open_streams(gateway, 1, more=1)
-            gateway.process.send_signal(signal.SIGTERM)
+            gateway.process.send_signal(signal.SIGINT)
             await wait_until_closed(gateway)
-            gateway.process.send_signal(signal.SIGTERM)
+            gateway.process.send_signal(signal.SIGINT)
             await asyncio.gather(*(client.ended for client in clients))
             return read_all(clients)
 
         check_cut_off(asyncio.run(run()))
+        check_left_nothing(gateway, tmp_path)
+
+
+def test_fault_54_a_client_that_reads_nothing_does_not_keep_the_gateway_from_ending(tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    with (
+        processes.Flood() as flood,
+        processes.serving(tmp_path, flood.url, gateway="grace = 0.1\n") as gateway,
+        socket.create_connection(("127.0.0.1", gateway.port)) as client,
+    ):
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(processes.write_request("anthropic", "Go."))
+        assert client.recv(1) == b"H"
+        gateway.process.send_signal(signal.SIGTERM)
         check_left_nothing(gateway, tmp_path)
 
 
@@ -136,30 +149,31 @@ def test_fault_55_a_kill_leaves_keys_and_budgets_intact(tmp_path: Path) -> None:
     key = add_key(keys, "laptop", KeyLimits(tokens_per_day=100_000_000, max_concurrent=1000))
     stored, usage = keys.read_bytes(), tmp_path / "gateway-usage.json"
     spent: list[int] = []
-    for number, name in enumerate((signal.SIGTERM, signal.SIGKILL, signal.SIGTERM), 1):
-        with gateway_with_endpoint(tmp_path, "--keys", str(keys), grace=60.0) as (gateway, _):
 
-            async def run(gateway: Running = gateway, name: int = name, round: int = number) -> list[bytes]:
-                clients = []
-                for place, canary in enumerate(CANARIES):
-                    orders = load_endpoint.write_orders(canary, round=round, of=len(CANARIES))
-                    data = processes.write_request(
-                        CLIENTS[place % len(CLIENTS)], orders, headers=f"x-dragoman-key: {key}\r\n"
-                    )
-                    clients.append(await processes.connect(gateway.port, data))
-                if name == signal.SIGTERM:
-                    await asyncio.gather(*(client.ended for client in clients))
-                else:
-                    await clients[-1].first
-                gateway.process.send_signal(name)
-                return await asyncio.gather(*(client.ended for client in clients))
-
-            answers = [processes.read_answer(data) for data in asyncio.run(run())]
-            assert gateway.process.wait(END) == (0 if name == signal.SIGTERM else -signal.SIGKILL)
+    async def run(gateway: Running, name: int, round: int) -> list[Answer]:
+        clients = []
+        for place, canary in enumerate(CANARIES):
+            orders = load_endpoint.write_orders(canary, round=round, of=len(CANARIES))
+            own = f"x-dragoman-key: {key}\r\n"
+            data = processes.write_request(CLIENTS[place % len(CLIENTS)], orders, headers=own)
+            clients.append(await processes.connect(gateway.port, data))
         if name == signal.SIGTERM:
-            assert all(answer.status == 200 and answer.is_whole for answer in answers)
-        assert keys.read_bytes() == stored
-        spent.append(sum(row["tokens"] for row in json.loads(usage.read_bytes()).values()))
+            await asyncio.gather(*(client.ended for client in clients))
+        else:
+            await clients[-1].first
+        gateway.process.send_signal(name)
+        await asyncio.gather(*(client.ended for client in clients))
+        return read_all(clients)
+
+    with processes.started(load_endpoint.COMMAND, tmp_path / "endpoint.log") as endpoint:
+        for round, name in enumerate((signal.SIGTERM, signal.SIGKILL, signal.SIGTERM), 1):
+            with processes.serving(tmp_path, f"{endpoint.url}/v1", "--keys", str(keys)) as gateway:
+                answers = asyncio.run(run(gateway, name, round))
+                assert gateway.process.wait(END) == (0 if name == signal.SIGTERM else -signal.SIGKILL)
+            if name == signal.SIGTERM:
+                assert all(answer.status == 200 and answer.is_whole for answer in answers)
+            assert keys.read_bytes() == stored
+            spent.append(sum(row["tokens"] for row in json.loads(usage.read_bytes()).values()))
     tokens = 10 * len(CANARIES)
     # Nobody knows what the requests that were cut off cost, so what was reserved for them counts as spent.
     assert spent[0] == tokens and spent[0] <= spent[1] and spent[2] >= spent[1] + tokens, spent
