@@ -9,6 +9,7 @@ import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,8 @@ def load_pipeline() -> None:
     """Load the parsers of all formats, and compile their patterns. Everything else at a start takes less time."""
     from dragoman.extraction import extract, extractor
     from dragoman.extraction.text_results import compile_marks
-    from dragoman.pipeline import Exchange
 
-    assert Exchange is not None
+    import_module("dragoman.pipeline.exchange")
 
     compile_marks()
     tools = [{"name": "look", "description": "Looks."}]
