@@ -15,17 +15,13 @@ from dragoman.args.decoder import Undecodable, raw_decode
 from dragoman.args.loader import load
 from dragoman.errors import nearest
 from dragoman.events import (
-    ArgumentsDelta,
     CallBroken,
     CallEnded,
     CallRefused,
-    CallStarted,
     Event,
     MarkerDropped,
-    PartEnded,
     ReplyEnded,
     ReplyFailed,
-    ReplyStarted,
     TextDelta,
     ThinkingDelta,
     UsageReported,
@@ -573,11 +569,6 @@ def _join_texts(events: list[Event]) -> list[Event]:
 RECOVERED = "failed_generation"
 """The repair of a call that was read out of a failure."""
 _LAST = (UsageReported, ReplyFailed, ReplyEnded)
-_PLAIN_REPLY = frozenset(
-    {ReplyStarted, ThinkingDelta, TextDelta, PartEnded, CallStarted, ArgumentsDelta, CallEnded}
-    | {UsageReported, ReplyEnded}
-)
-"""The events of a reply in which nothing failed and every call can be read."""
 
 
 class Extractor:
@@ -628,22 +619,16 @@ class Extractor:
             return []
         return [piece]
 
-    def read_native(self, events: Sequence[Event]) -> bool:
-        """Read a whole reply with native calls whose text needs no parser. Return False if it is not such a reply.
+    def judge_native(self, text: str, thinking: str, calls: tuple[ToolCall, ...]) -> bool:
+        """Judge a whole reply with native calls whose text needs no parser. Return False if it is not such a reply.
 
         Text beside native calls is never searched for calls, so only reasoning in it would need the parser.
         """
-        settings, kinds = self.settings, set(map(type, events))
-        if CallEnded not in kinds or not kinds <= _PLAIN_REPLY or not settings.native or settings.self_contained:
+        settings = self.settings
+        if not calls or not settings.native or settings.self_contained:
             return False
-        text = "".join([event.text for event in events if type(event) is TextDelta])
         if text and (settings.opens_thinking or settings.starts_in_thinking or not _is_plain(text, settings)):
             return False
-        calls = tuple([event.call for event in events if type(event) is CallEnded])
-        if not all([call.complete for call in calls]):
-            return False
-        thinking = "".join([event.text for event in events if type(event) is ThinkingDelta])
-        self._wire, self._texts = list(events), [text]
         self.extraction = Judge(settings).judge(ParsedResponse(text, thinking, calls), [])
         return True
 

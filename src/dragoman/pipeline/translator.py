@@ -29,11 +29,13 @@ from dragoman.events import (
     CallStarted,
     Event,
     MarkerDropped,
+    PartEnded,
     RefusalDelta,
     ReplyEnded,
     ReplyFailed,
     ReplyStarted,
     TextDelta,
+    ThinkingDelta,
     UsageReported,
 )
 from dragoman.extraction import Extraction, Extractor, explain_invalid
@@ -48,7 +50,8 @@ _CALLS = (CallEnded, CallBroken, CallRefused)
 _STARTS = (CallStarted, *_CALLS)
 _LATER = (ReplyStarted, ArgumentsDelta, *_CALLS, UsageReported, ReplyEnded, ReplyFailed)
 """A call follows as a whole, and the end of the reply after it."""
-_LATER_TYPES = frozenset(_LATER)
+_PASSED = frozenset({TextDelta, ThinkingDelta, PartEnded, CallStarted})
+"""What is passed on as it came, beside native calls."""
 
 
 class Verdict(Struct, frozen=True):
@@ -202,24 +205,43 @@ class ReplyTranslator:
 
     def translate(self, events: Sequence[Event]) -> tuple[list[Event], Verdict]:
         """Translate a reply that arrived whole. Return what `feed` and what `close` return for it."""
-        if self._reader.read_native(events):
-            return [event for event in events if type(event) not in _LATER_TYPES], self._judge_native(events)
+        native = self._read_native(events)
+        if native is not None:
+            return native
         return [passed for event in events for passed in self.feed(event)], self.close()
 
-    # ---- the end ----------------------------------------------------------------------------------------------------
-
-    def _judge_native(self, events: Sequence[Event]) -> Verdict:
-        """Judge a reply whose text is passed on as it came."""
-        found, usage, end = self._reader.extraction, Usage(), ReplyEnded()
+    def _read_native(self, events: Sequence[Event]) -> tuple[list[Event], Verdict] | None:
+        """Translate a reply with native calls whose text is passed on as it came; None if it is not such a reply."""
+        ready: list[Event] = []
+        text = thinking = ""
+        calls: list[ToolCall] = []
+        usage, end = Usage(), ReplyEnded()
         for event in events:
-            if type(event) is CallEnded:
+            kind = type(event)
+            if type(event) is CallEnded and event.call.complete:
                 self._native.append(event)
+                calls.append(event.call)
             elif type(event) is UsageReported:
                 usage = event.usage
             elif type(event) is ReplyEnded:
                 end = event
-        calls, ends, notes = self._choose(found)
-        return self._conclude(found, calls, ends, notes, (end.stop, end.extra, usage))
+            elif kind in _PASSED:
+                ready.append(event)
+                if type(event) is TextDelta:
+                    text += event.text
+                elif type(event) is ThinkingDelta:
+                    thinking += event.text
+            elif kind is not ReplyStarted and kind is not ArgumentsDelta:
+                calls.clear()
+                break
+        if not self._reader.judge_native(text, thinking, tuple(calls)):
+            self._native.clear()
+            return None
+        found = self._reader.extraction
+        chosen, ends, notes = self._choose(found)
+        return ready, self._conclude(events, found, chosen, ends, notes, (end.stop, end.extra, usage))
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
 
     def close(self) -> Verdict:
         """Judge the reply, and return what the client has not received."""
@@ -232,10 +254,12 @@ class ReplyTranslator:
         calls, ends, notes = self._choose(found)
         thoughts = [each for each in last if not isinstance(each, TextDelta | UsageReported | ReplyEnded)]
         events = [*thoughts, *self._write_rest(found, calls), *self._tail, *ends]
-        return self._conclude(found, calls, events, notes, (reply.stop, reply.extra, reply.usage))
+        received, end = self._reader.wire_events, (reply.stop, reply.extra, reply.usage)
+        return self._conclude(received, found, calls, events, notes, end)
 
     def _conclude(
         self,
+        received: Sequence[Event],
         found: Extraction,
         calls: list[ToolCall],
         events: list[Event],
@@ -249,7 +273,6 @@ class ReplyTranslator:
             extra = _without_reason(extra)
         elif self._has_refused and stop == "end":
             stop = "refusal"
-        received = self._reader.wire_events
         return Verdict(events, calls, found, stop, extra, usage, None, repair, why, tuple(notes), received)
 
     def _fail(self, last: list[Event]) -> Verdict:
@@ -291,11 +314,9 @@ class ReplyTranslator:
         """Return the calls for the client, the events that end them, and what was left out."""
         choice = self._composed.choice
         if not found.invalid and not self._is_single and choice.mode == "auto" and not choice.names:
-            sent = [end for end in self._native if type(end) is CallEnded]
-            if [end.call.id for end in sent] == [call.id for call in found.calls] and len(sent) == len(self._native):
-                # The calls that count are those that the endpoint sent, one for one.
-                pairs = zip(sent, found.calls, strict=True)
-                return list(found.calls), [CallEnded(end.index, call) for end, call in pairs], []
+            paired = _pair(self._native, found.calls)
+            if paired is not None:
+                return list(found.calls), paired, []
         known = [end.call for end in self._native if isinstance(end, CallEnded)]
         calls = list(found.calls)
         notes: list[str] = []
@@ -346,6 +367,18 @@ class ReplyTranslator:
             return found.notice, "text looks like a call"
         breach = find_breach(self._composed, ())
         return (f"{breach}. Make the call now.", breach) if breach else ("", "")
+
+
+def _pair(sent: list[Event], calls: list[ToolCall]) -> list[Event] | None:
+    """Return the ends of the calls that count, if these are the calls that the endpoint sent, one for one."""
+    if len(sent) != len(calls):
+        return None
+    ends: list[Event] = []
+    for end, call in zip(sent, calls, strict=True):
+        if type(end) is not CallEnded or end.call.id != call.id:
+            return None
+        ends.append(CallEnded(end.index, call))
+    return ends
 
 
 def _is_native(call: InvalidCall) -> bool:

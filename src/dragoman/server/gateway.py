@@ -70,6 +70,9 @@ class _Asked(Struct, frozen=True):
     stream: bool | None = None
 
 
+_ASKED = {wire: _Asked(wire) for wire in TRANSLATED.values()}
+
+
 class Gateway:
     """An ASGI application. `router` may be replaced while it runs; requests that have begun keep the old one."""
 
@@ -177,7 +180,7 @@ class Gateway:
     async def _dispatch(self, call: HttpCall) -> None:
         wire = TRANSLATED.get(call.path)
         if wire is not None and call.method == "POST":
-            await self._exchange(call, _Asked(wire))
+            await self._exchange(call, _ASKED[wire])
             return
         if (path := tidy_path(call.path)) != call.path:
             call.path = path

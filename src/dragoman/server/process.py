@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +107,8 @@ def load_pipeline() -> None:
     """Load the parsers of all formats, and compile their patterns. Everything else at a start takes less time."""
     from dragoman.extraction import extract, extractor
     from dragoman.extraction.text_results import compile_marks
-    from dragoman.pipeline import Exchange
 
-    assert Exchange is not None
+    import_module("dragoman.pipeline.exchange")
 
     # When the process has no file left, errors still have to be written.
     for wire in {*TRANSLATED.values(), "gemini"}:
