@@ -345,3 +345,17 @@ def test_every_fallback_sends_its_own_key_and_none_is_shown() -> None:
     assert sent == [f"Bearer {TOKEN}{number}" for number in range(4)]
     assert [each.kind for each in result.problems if each.kind == "model_replaced"] == ["model_replaced"] * 3
     assert not [event for event in events if TOKEN in repr(event)]
+
+
+def test_the_problems_of_mcp_servers_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    program = f"import sys; print('{SECRET} is wrong', file=sys.stderr)"
+    servers = [
+        dragoman.mcp.StdioServer("missing", ["no-such-program"]),
+        dragoman.mcp.StdioServer("broken", [sys.executable, "-c", program], {"TOKEN": SECRET}),
+    ]
+    with dragoman.mcp.connect(servers) as box:
+        logged = [record.getMessage() for record in caplog.records if record.name == "dragoman.mcp"]
+        assert sorted(logged) == sorted(box.problems) and {"missing", "broken"} <= {
+            each.partition(":")[0] for each in logged
+        }
+    assert not [each for each in logged if SECRET in each]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from dragoman import Agent, Safety, wire
+from dragoman.agent import agent as agent_module
+from dragoman.testing import ScriptedModel
 
 PROGRAM = """
 import asyncio, json, sys
@@ -97,3 +102,21 @@ def test_an_agent_without_a_transport_loads_the_http_client_when_it_is_created(t
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert ran.stdout == "True\n"
+
+
+def test_the_rehearsal_works_on_every_wire_in_every_mode(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "_rehearsed", set())
+    caplog.set_level(logging.DEBUG, "dragoman.agent")
+    for name in wire.names():
+        for native in (True, False):
+            for settings in ({}, {"text_calls": False}, {"safety": Safety(nonce=True)}):
+                Agent(ScriptedModel([], wire=name, native=native), [print_place], **settings)  # type: ignore[arg-type]
+    assert len(agent_module._rehearsed) >= 2 * len(wire.names()) - 1
+    assert caplog.messages == []
+
+
+def print_place(place: str) -> None:
+    """Print a place."""
+    raise AssertionError("a rehearsal calls no tool")

@@ -99,6 +99,19 @@ def test_every_prefix_of_json_is_shown_without_a_guess() -> None:
             assert other.read() == (value, "")
 
 
+def test_a_second_value_of_a_key_is_not_shown() -> None:
+    prefix, shown = JsonPrefix(), []
+    for character in '{"a": 1, "b": {"a": 3}, "a": 2}':
+        prefix.feed(character)
+        shown.append(prefix.read())
+    assert {str(read[0]) for read in shown if read} == {
+        "{}",
+        "{'a': 1}",
+        "{'a': 1, 'b': {}}",
+        "{'a': 1, 'b': {'a': 3}}",
+    }
+
+
 def test_what_is_no_json_ends_the_preview_and_raises_nothing() -> None:
     rows = [
         "{'a': 1}",

@@ -29,7 +29,7 @@ def test_run_and_chat_have_every_option() -> None:
     by_name = {row.name: row for row in COMMANDS}
     run, chat = ([each.name for each in by_name[name].load().params] for name in ("run", "chat"))
     assert chat == list(RunOptions.__struct_fields__)
-    assert run == ["task", *chat]
+    assert run == ["task", "prompt", "fill", *chat]
 
 
 def test_a_resumed_run_gets_the_options_that_shape_it() -> None:

@@ -85,3 +85,4 @@ def test_the_commands_list_show_and_use_prompts(
     wrong = dragoman("run", "-p", "revew", *reach)
     assert (wrong.code, "did you mean 'review'?" in wrong.err) == (2, True)
     assert dragoman("run", "--fill", "a=b", "hi", *reach).code == 2
+    assert "takes no --prompt" in dragoman("run", "--resume", "-p", "review", *reach).err

@@ -33,7 +33,7 @@ acme = acme_dragoman:formats
 broken = acme_dragoman:broken
 taken = acme_dragoman:AcmeChat
 
-[dragoman.wires]
+[dragoman.wire]
 acme = acme_dragoman:AcmeChat
 broken = acme_dragoman:missing
 """
@@ -74,5 +74,5 @@ def test_an_installed_package_adds_formats_and_wires(tmp_path: Path) -> None:
     assert "unknown format 'acme_markz'; did you mean 'acme_marks'?" in ran.stdout
     assert "entry point 'broken' of dragoman.formats: RuntimeError: the package is broken" in ran.stdout
     assert "entry point 'taken' of dragoman.formats: ConfigError" in ran.stdout
-    assert "entry point 'broken' of dragoman.wires: AttributeError" in ran.stdout
+    assert "entry point 'broken' of dragoman.wire: AttributeError" in ran.stdout
     assert "did you mean 'acme_chat'?" in ran.stdout

@@ -472,9 +472,20 @@ class Agent(Generic[DepsT]):
         _rehearsed.add(place)
         from dragoman.agent.rehearsal import rehearse
 
-        human, model = self._human_sink(), self._safety.model_sink()
+        # Not the configuration of a real run: that looks for secrets, opens the journal and may test the sandbox.
+        config = RunConfig(
+            self.endpoint,
+            self.tools,
+            tool_mode=self.tool_mode,
+            text_calls=self.text_calls,
+            trust=self.safety.trust,
+            nonce=self._needs_nonce,
+            window=window(self.endpoint, self.context.window),
+            context=self.context,
+            price=self._price,
+        )
         try:
-            rehearse(self._config(_Start("")), self._clients.get(self.endpoint), human, model, journal=place[-1])
+            rehearse(config, self._clients.get(self.endpoint), journal=place[-1])
         except Exception as problem:  # A run that cannot work says so when it starts.
             _log.debug("the rehearsal failed\n%s", write_traceback(problem))
 

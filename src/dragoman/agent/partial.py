@@ -41,6 +41,7 @@ class JsonPrefix:
         self._at = 0
         self._kinds: list[str] = []
         self._places: list[str | int] = []
+        self._keys: list[set[str]] = []
         self._state: Literal["value", "key", "colon", "next", "string", "atom", "over"] = "value"
         self._is_key = False
         self._began = 0
@@ -90,8 +91,7 @@ class JsonPrefix:
         elif stop[0] == '"':
             self._at = stop.end()
             if self._is_key:
-                self._places[-1] = self._text[self._began : stop.start()]
-                self._state = "colon"
+                self._read_key(self._text[self._began : stop.start()])
             else:
                 self._end_value()
         else:
@@ -102,6 +102,18 @@ class JsonPrefix:
             )
             if self._at + wanted <= len(self._text):
                 self._at += wanted
+
+    def _read_key(self, written: str) -> None:
+        try:
+            key = msgspec.json.decode(f'"{written}"', type=str) if "\\" in written else written
+        except (msgspec.DecodeError, UnicodeError):
+            key = written
+        self._places[-1] = key
+        self._state = "colon"
+        if key in self._keys[-1]:
+            # A second value of a key would change what was shown as final.
+            self._state, self._kept = "over", 0
+        self._keys[-1].add(key)
 
     def _read_atom(self) -> None:
         end = _atom(self._text, self._at).end()  # type: ignore[union-attr]
@@ -120,6 +132,7 @@ class JsonPrefix:
         if self._kinds and character == _PAIRS[self._kinds[-1]] and self._state in ("next", "value", "key"):
             self._kinds.pop()
             self._places.pop()
+            self._keys.pop()
             self._end_value()
         elif character == '"' and self._state in ("value", "key"):
             self._is_key, self._began, self._state = self._state == "key", self._at, "string"
@@ -132,6 +145,7 @@ class JsonPrefix:
         elif self._state == "value" and character in _PAIRS and len(self._kinds) < _DEEPEST:
             self._kinds.append(character)
             self._places.append("" if character == "{" else 0)
+            self._keys.append(set())
             self._state, self._kept = ("key" if character == "{" else "value"), self._at
         elif self._state == "value" and character not in _PAIRS and _atom(character).end():  # type: ignore[union-attr]
             self._state = "atom"

@@ -20,7 +20,7 @@ from dragoman.agent.protocol import Ask, Replied, RunTools, ToolAnswered
 from dragoman.agent.redaction import EventRedactor, hide_secrets
 from dragoman.extraction.tool_mode import open_reader
 from dragoman.replies import unfold
-from dragoman.secrets import HumanSink, ModelSink
+from dragoman.secrets import HumanSink, ModelSink, Secrets, Vault
 from dragoman.tools import tool_from_function
 from dragoman.toolset import Toolset
 from dragoman.types import Message, Part, Reply, Text, ToolCall, ToolResult, Usage
@@ -44,16 +44,16 @@ def _look(place: str, days: int = 1) -> str:
     return place
 
 
-def rehearse(config: RunConfig, client: Client, human: HumanSink, model: ModelSink | None, *, journal: bool) -> None:
+def rehearse(config: RunConfig, client: Client, *, journal: bool) -> None:
     """Load what a run with these settings needs."""
     for name in (*_LATE, *(["dragoman.journal.sqlite"] if journal else [])):
         import_module(name)
     client.load()
     probe = tool_from_function(_look, {"name": "look_at_place"})
-    machine = Machine(replace(config, tools=Toolset([probe]), policy=None, answer=None, search=None, chosen_mode=None))
+    machine = Machine(replace(config, tools=Toolset([probe])))
     call = ToolCall("call_1", probe.name, {"place": "Paris", "days": "2"})
     told = machine.start([Message.user("Is it warm in Paris?")])
-    shown = EventRedactor(human)
+    shown, model = EventRedactor(HumanSink(Secrets())), ModelSink(Secrets(), Vault("rehearsal"))
     replies: list[list[Part]] = [[Text("Let me look.\n"), call], [Text("It is warm in Paris. ```json\n[1]\n```")]]
     for parts in replies:
         ask = next((command for command in told if isinstance(command, Ask)), None)
@@ -70,6 +70,5 @@ def rehearse(config: RunConfig, client: Client, human: HumanSink, model: ModelSi
         reader.close()
         told = machine.receive(Replied(reader.reply, reader.extraction, 0.0, config.endpoint.model))
         for planned in [each for command in told if isinstance(command, RunTools) for each in command.batch]:
-            result = ToolResult(planned.call.id, planned.call.name, "sunny, 21 degrees")
-            result = result if model is None else hide_secrets(result, model)
+            result = hide_secrets(ToolResult(planned.call.id, planned.call.name, "sunny, 21 degrees"), model)
             told = machine.receive(ToolAnswered(planned.call.id, result))

@@ -97,6 +97,8 @@ def run(
     words = tuple(task or ())
     if fill and prompt is None:
         raise ConfigError("--fill needs --prompt", hint="name the prompt: -p NAME --fill NAME=VALUE")
+    if options.resume and prompt is not None:
+        raise ConfigError("--resume continues a run and takes no --prompt", hint="leave out one of them")
     if not options.resume:
         return _run_task(options, read_task(words) if prompt is None else fill_prompt(prompt, fill or [], words))
     if len(words) > 1:

@@ -62,7 +62,7 @@ def names() -> list[str]:
     return list(ROWS)
 
 
-ENTRY_POINTS = "dragoman.wires"
+ENTRY_POINTS = "dragoman.wire"
 _problems: list[tuple[str, ...]] = []
 
 
@@ -78,7 +78,7 @@ def knows(name: str, *, installed: bool = False) -> bool:
 
 
 def load_installed(points: Iterable[EntryPoint] | None = None) -> tuple[str, ...]:
-    """Register the wires of installed packages (group `dragoman.wires`). Return the problems.
+    """Register the wires of installed packages (group `dragoman.wire`). Return the problems.
 
     A value is the class of a codec with its row: `class Acme(Codec): row = WireRow("Acme", r"/acme$")`. An unknown name
     of a wire calls this function.
