@@ -207,6 +207,10 @@ class ImprovisedReader:
             return self._is_labelled_fence(text, at)
         if not self._marked_only:
             return not self._is_text(text, at, is_first=is_first)
+        fence = _fence(text, at) if is_first else None
+        if fence is not None and not self._is_labelled_fence(text, at):
+            inner = _unmarked(text, _blank(text, fence.end()).end())  # type: ignore[union-attr]
+            return inner is None or inner[0][-1] == '"' or self._work.may_close(text, at)
         if _unmarked(text, at) is None:
             return True
         return (is_first and begins_pairs(text) is not None) or self._work.may_close(text, at)
