@@ -491,11 +491,10 @@ class Parser(Cursor):
             # No call counts inside thinking, so the parser does not track lines there.
             anywhere = self._lane.closer is not None
             entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
-            improvised = plan.improvised if not anywhere and self._begins_line(at) else None
-            if improvised is not None and (
-                (entries and self._is_asked_later(improvised)) or improvised.begins(self, at) is not False
-            ):
-                entries.append(improvised)
+            improvised = None if anywhere else plan.improvised
+            if improvised is not None and self._begins_line(at):
+                is_open = (entries and self._is_asked_later(improvised)) or improvised.begins(self, at) is not False
+                entries += [improvised] if is_open else []
             if entries:
                 self._release(tile_start)
                 self._try(entries, tile_start, last, marker)
