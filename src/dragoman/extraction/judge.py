@@ -394,7 +394,8 @@ class Judge:
         for candidate in find_loose(received.text, events, settings):
             self._settle(candidate, is_cut=received.is_cut)
             taken.append(span_of(candidate.call))
-        if _markup(SpanList(taken).cut_out(received.text, 0, len(received.text)) if taken else received.text):
+        rest = SpanList(taken).cut_out(received.text, 0, len(received.text)) if taken else received.text
+        if _markup(rest) and not rest.isspace():
             self._suspects += find_near_misses(received.text, taken, settings.book.tools)
 
     def _settle(self, candidate: Candidate, *, is_cut: bool = False) -> bool:

@@ -193,17 +193,33 @@ _break = re.compile(r"\n[ \t\r]*\n").search
 
 
 @cache
-def _control_strings() -> re.Pattern[str]:
+def _control_strings() -> tuple[re.Pattern[str], int]:
+    """Return the pattern of all control strings that may surround a call, and the length of the longest."""
     known = [token for token in control_strings() if token[-1] in ">]|" and not _reasoning_tags().fullmatch(token)]
     alternatives = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
-    return re.compile(rf"(?:{alternatives})(?:(?<=message_model\|>)[\w.\-]{{1,100}})?")
+    return re.compile(rf"(?:{alternatives})(?:(?<=message_model\|>)[\w.\-]{{1,100}})?"), max(map(len, known))
+
+
+def _may_touch_token(text: str, calls: SpanList) -> bool:
+    """Whether a control string may be directly before or after a call, or around its first character."""
+    if not calls or "message_model" in text:
+        return bool(calls)  # a name may follow this one
+    tokens, longest = _control_strings()
+    for start, end in calls:
+        following = _blanks(text, end).end()  # type: ignore[union-attr]
+        before = start
+        while before and text[before - 1].isspace():
+            before -= 1
+        if tokens.match(text, following) or tokens.search(text, max(0, before - longest), start + longest):
+            return True
+    return False
 
 
 def _find_units(text: str, calls: SpanList) -> list[Span]:
     """Return the calls, each with the control strings around it. The calls of one section are one unit."""
-    if not calls:
-        return []
-    tokens = [found.span() for found in _control_strings().finditer(text) if not calls.covers(found.start())]
+    if not _may_touch_token(text, calls):
+        return list(calls)
+    tokens = [found.span() for found in _control_strings()[0].finditer(text) if not calls.covers(found.start())]
     parts = sorted([*((span, True) for span in calls), *((span, False) for span in tokens)])
     units: list[tuple[Span, bool, bool]] = []  # the span, whether it contains a call, whether it begins with a token
     for span, is_call in parts:
@@ -254,21 +270,21 @@ class Blocks:
         self._is_paragraph = self._is_quoted = self._is_table = False
         self._indent = 0
         self._last_row: Span | None = None
-        for line, position, least in self._own_lines(text):
-            if not self._pass(line, position, least):
+        for line, position, least, has_call in self._own_lines(text):
+            if has_call or not self._pass(line, position, least):
                 self._read(line, position, least)
         self.is_open = self._opened is not None
         """The last fence is never closed."""
         if self._opened is not None:
             self.fences.append((self._opened[0], len(text)))
 
-    def _own_lines(self, text: str) -> list[tuple[str, int, int]]:
-        """Return the lines after the reasoning, except those that begin inside a call: with their offsets, and with the
-        indentation of the words around them.
+    def _own_lines(self, text: str) -> list[tuple[str, int, int, bool]]:
+        """Return the lines after the reasoning, except those that begin inside a call: with their offsets, with the
+        indentation of the words around them, and whether a call begins in them.
 
         Some models indent everything that they write. Code is indented more than the words before or after it.
         """
-        lines: list[tuple[str, int, int]] = []
+        lines: list[tuple[str, int, int, bool]] = []
         position, answer = 0, _leading_reasoning(text)
         calls = iter([*self._calls, (len(text) + 1, len(text) + 1)])
         call = next(calls)
@@ -276,28 +292,32 @@ class Blocks:
             end = position + len(line)
             while call[1] <= position:
                 call = next(calls)
-            if end > answer and call[0] >= position:  # it does not begin inside a call
-                own = self._indentation(line, position) if call[0] < end else _indentation(line)
-                lines.append((line, position, own))
+            if call[0] >= end:
+                if end > answer:
+                    own = _NO_WORDS if _letter(line) is None else len(line) - len(line.lstrip())
+                    lines.append((line, position, own, False))
+            elif call[0] >= position and end > answer:
+                lines.append((line, position, self._indentation(line, position), True))
             position = end
-        levels = {own for _, _, own in lines if own != _NO_WORDS}
+        levels = {own for _, _, own, _ in lines}
+        levels.discard(_NO_WORDS)
         if len(levels) < 2:
             level = levels.pop() if levels else _NO_WORDS
-            return [(line, at, level) for line, at, _ in lines]
-        before, after = (_carry(own for _, _, own in lines[::step])[::step] for step in (1, -1))
-        return [(line, at, min(near)) for (line, at, _), *near in zip(lines, before, after, strict=True)]
+            return [(line, at, level, has_call) for line, at, _, has_call in lines]
+        before, after = (_carry(own for _, _, own, _ in lines[::step])[::step] for step in (1, -1))
+        return [
+            (line, at, first if first < second else second, has_call)
+            for (line, at, _, has_call), first, second in zip(lines, before, after, strict=True)
+        ]
 
     def _indentation(self, line: str, position: int) -> int:
         """Return the indentation of a line with words. A call is no words."""
         indentation = len(line) - len(line.lstrip())
-        return _NO_WORDS if self._calls.covers(position + indentation) else _indentation(line)
+        return _NO_WORDS if self._calls.covers(position + indentation) or _letter(line) is None else indentation
 
     def _pass(self, line: str, position: int, least: int) -> bool:
-        """Read a line that needs no look at its markers, as most lines do; return False if it needs one."""
+        """Read a line without a call that needs no look at its markers, as most do; return False if it needs one."""
         if self._indent or self._is_quoted or "|" in line or "\t" in line:
-            return False
-        call = self._calls.first_from(position) if self._calls else None
-        if call is not None and call < position + len(line):
             return False
         content = line[least:] if least and least < len(line) and line[:least].isspace() else line
         is_ordinary = _ordinary(content) is not None
@@ -400,10 +420,6 @@ class Blocks:
         self._is_paragraph = not is_indented and _interrupts(content) is None
 
 
-def _indentation(line: str) -> int:
-    return _NO_WORDS if _letter(line) is None else len(line) - len(line.lstrip())
-
-
 def _carry(indentations: Iterable[int]) -> list[int]:
     """Return for each line the indentation of the last words so far."""
     last, carried = _NO_WORDS, []
@@ -462,7 +478,7 @@ def _is_broken(start: int, end: int, breaks: Sequence[int]) -> bool:
 # Quotation marks, in one line. A call between them may have lines of its own.
 
 _mark = re.compile(r'["“”„«»《》\n]').finditer
-_any_mark = re.compile(r'["“”„«»《》]').search
+_opening_mark = re.compile(r'["“”„«»《]').search
 _MARK_PAIRS = {'"': '"', "“": "”", "”": "”", "„": "“”", "«": "»", "»": "«»", "《": "》"}
 
 
@@ -480,20 +496,22 @@ def _touches_call(text: str, mark: int, line_end: int, calls: SpanList) -> bool:
 
 def _find_quotations(text: str, plain: _Plain) -> list[Span]:
     found: list[Span] = []
-    opened: tuple[int, str] | None = None
-    if _any_mark(text) is None:
-        return found
-    for mark in _mark(text):
-        character = mark[0]
-        if (opened is None and character not in _MARK_PAIRS) or not plain.has(mark.start()):
+    position = 0
+    while (opener := _opening_mark(text, position)) is not None:
+        start, position = opener.span()
+        if not plain.has(start):
             continue
-        if opened is None:
-            opened = (mark.start(), _MARK_PAIRS[character])
-        elif character in opened[1]:
-            found.append((opened[0], mark.end()))
-            opened = None
-        elif character == "\n" and not _touches_call(text, opened[0], mark.start(), plain.calls):
-            opened = None
+        for mark in _mark(text, position):
+            if not plain.has(mark.start()):
+                continue
+            if mark[0] in _MARK_PAIRS[opener[0]]:
+                found.append((start, mark.end()))
+            elif mark[0] != "\n" or _touches_call(text, start, mark.start(), plain.calls):
+                continue
+            position = mark.end()
+            break
+        else:
+            break
     return found
 
 
@@ -573,6 +591,21 @@ def _reasoning_tags() -> re.Pattern[str]:
     return re.compile(rf"({openers}|<{suffixed})|({closers}|</{suffixed})", re.IGNORECASE)
 
 
+@cache
+def _reasoning_ends() -> tuple[str, ...]:
+    """The closing tags in small letters, without the bracket at the end."""
+    ends = (closer for _, closer in pairs(named=True) if _says_thinking(closer))
+    return ("</think:", *(end.removesuffix(">").lower() for end in ends))
+
+
+@cache
+def _reasoning_end_starts() -> frozenset[str]:
+    """The symbols with which closing tags begin. The case of letters varies, so they are left out."""
+    return frozenset(
+        "" if end[0].isalpha() or end[1].isalpha() else end[:2] for end in _reasoning_ends() if end.isascii()
+    )
+
+
 def _find_reasoning(text: str, plain: _Plain) -> list[Span]:
     """Return the spans between tags, and the beginning of the text, if a closing tag without an opening one ends it."""
     found: list[Span] = []
@@ -594,8 +627,10 @@ def _may_reason(text: str) -> bool:
     """Whether a text may contain a tag that closes reasoning. Each of them has one of a few words."""
     if not text.isascii():
         return True
+    if not any([start in text for start in _reasoning_end_starts()]):
+        return False
     lowered = text.lower()
-    return any([word in lowered for word in _WORDS_OF_REASONING])
+    return any([word in lowered for word in _WORDS_OF_REASONING]) and any([tag in lowered for tag in _reasoning_ends()])
 
 
 def _leading_reasoning(text: str) -> int:

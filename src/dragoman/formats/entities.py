@@ -40,4 +40,4 @@ def escape_text(text: str) -> str:
 
 def is_escaped_json(text: str) -> bool:
     """Whether all quotes of a JSON text are written as entities."""
-    return '"' not in text and any(quote in text for quote in _QUOTES)
+    return "&" in text and '"' not in text and any(quote in text for quote in _QUOTES)

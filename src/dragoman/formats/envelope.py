@@ -23,6 +23,8 @@ LIST_KEYS = ("tool_calls", "calls", "function_calls", "toolcalls", "toolCalls", 
 NEST_KEYS = ("function", "function_call", "tool_call", "tool", "functionCall", "toolCall", "tool_use", "call")
 # Names that models give to the envelope itself: {"name": "tool_call", "arguments": {"name": ..., "arguments": ...}}.
 WRAPPER_NAMES = frozenset(("tool_call", "toolcall", "tool-call", "function_call", "functioncall", "tool", "call"))
+_NESTS = frozenset(NEST_KEYS)
+_ARGUMENTS = frozenset(ARGUMENT_KEYS)
 _LABEL_KEYS = frozenset((*ID_KEYS, "type", "role", "index"))
 """Members that describe the envelope and hold no argument."""
 _SCHEMA_KEYS = frozenset(("type", "properties", "required", "additionalProperties"))
@@ -148,7 +150,9 @@ def _read_call(value: JsonObject, tools: Toolset | None, name_is_key: bool, stri
     single = _read_single_key(value, tools, name_is_key)
     if single is not None:
         return single
-    nest = next((key for key in NEST_KEYS if isinstance(value.get(key), dict) and _name_key(value[key])), None)
+    nest = None
+    if not _NESTS.isdisjoint(value):
+        nest = next((key for key in NEST_KEYS if isinstance(value.get(key), dict) and _name_key(value[key])), None)
     body: JsonObject = value if nest is None else {**value, **value[nest]}
     if nest is not None and nest not in value[nest]:
         del body[nest]
@@ -166,19 +170,24 @@ def _read_call(value: JsonObject, tools: Toolset | None, name_is_key: bool, stri
 
 
 def _name_key(body: JsonObject) -> str | None:
+    first = body.get(NAME_KEYS[0])
+    if isinstance(first, str) and first[:1].isalpha():
+        return NAME_KEYS[0]
     return next((key for key in NAME_KEYS if isinstance(body.get(key), str) and _has_letter(body[key])), None)
 
 
 def _has_letter(text: str) -> bool:
     """Whether a text can be a name: `...` is a placeholder, and `0` a counter."""
-    return any(map(str.isalpha, text))
+    return text[:1].isalpha() or any(map(str.isalpha, text))
 
 
 def _read_arguments_of(
     body: JsonObject, name_key: str, tools: Toolset | None, *, strict: bool, encoded: bool
 ) -> tuple[JsonObject, tuple[str, ...]]:
     """Return the arguments of an envelope. Members that are neither read nor a label make the call broken."""
-    given = [key for key in ARGUMENT_KEYS if key in body and key != name_key]
+    given = [key for key in body if key in _ARGUMENTS and key != name_key]
+    if len(given) > 1:
+        given = [key for key in ARGUMENT_KEYS if key in given]
     if any(body[key] not in (None, "", body[given[0]]) for key in given[1:]):
         raise NoCall(f"both {given[0]!r} and another member hold arguments", broken=True)
     if given:

@@ -458,13 +458,14 @@ class Parser(Cursor):
             candidates = plan.begin_message(self.text, at)
         else:
             candidates = [*plan.message_entries, *plan.line_entries]
+        last = plan.improvised if self.final else None
         entries: list[Entry] = []
         for entry in candidates:
             if marked and entry.place == "line":
                 continue
-            if entries and self._is_asked_later(entry):
+            if entry is last and entries:
                 entries.append(entry)
-                break
+                continue
             begins = entry.begins(self, at)
             if begins is None:
                 return None
@@ -490,11 +491,10 @@ class Parser(Cursor):
             # No call counts inside thinking, so the parser does not track lines there.
             anywhere = self._lane.closer is not None
             entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
-            improvised = plan.improvised if not anywhere and self._begins_line(at) else None
-            if improvised is not None and (
-                (entries and self._is_asked_later(improvised)) or improvised.begins(self, at) is not False
-            ):
-                entries.append(improvised)
+            improvised = None if anywhere else plan.improvised
+            if improvised is not None and self._begins_line(at):
+                is_open = (entries and self._is_asked_later(improvised)) or improvised.begins(self, at) is not False
+                entries += [improvised] if is_open else []
             if entries:
                 self._release(tile_start)
                 self._try(entries, tile_start, last, marker)
@@ -651,7 +651,9 @@ class Parser(Cursor):
         if self.format != IMPROVISED:  # it is tried at many lines of prose
             self._note(self.base + opener, self._opener, self.format, "text", why)
         untried = self._untried
-        if untried and (not self._is_asked_later(untried[0]) or untried[0].begins(self, opener) is not False):
+        if untried and self._is_asked_later(untried[0]) and untried[0].begins(self, opener) is False:
+            self._untried = untried[1:]
+        if self._untried:
             self._try_next(opener)
             return
         self._reader = None

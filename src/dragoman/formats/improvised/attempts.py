@@ -17,7 +17,7 @@ from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject
 
-_line_starts = re.compile(rf"^[ \t]*(?={Improvised.line_gate})", re.MULTILINE).finditer
+_line_starts = re.compile(rf"\n[ \t]*+(?={Improvised.line_gate})").finditer
 _wrappers = re.compile(
     rf"<{SIGIL}/?(?:[a-z]{{1,20}}[_:\-])?(?:tool|function)[_\- ]?(?:calls?|use|code)\b[^<>\n]{{0,100}}>"
     r"|\[TOOL[_ ]?CALLS?[^\]\n]{0,40}\]|<[|｜][^|｜<>\n]{0,20}(?:tool|call)[^|｜<>\n]{0,30}[|｜]>"
@@ -44,7 +44,7 @@ def find_attempts(text: str, tools: Toolset, is_taken: Callable[[tuple[int, int]
     offered = OfferedNames(tools)
     found: list[Attempt] = []
     end = 0
-    all_found = [*_named(text, offered), *_marked(text, offered)] if tools.is_mentioned(text) else []
+    all_found = [*_named(text, offered, is_taken), *_marked(text, offered)] if tools.is_mentioned(text) else []
     for attempt in sorted(all_found, key=lambda one: one.span):
         if attempt.span[0] >= end and not is_taken(attempt.span):
             found.append(attempt)
@@ -54,13 +54,15 @@ def find_attempts(text: str, tools: Toolset, is_taken: Callable[[tuple[int, int]
     return found or [attempt for attempt in _in_message(text, offered) if not is_taken(attempt.span)]
 
 
-def _named(text: str, offered: OfferedNames) -> Iterator[Attempt]:
+def _named(text: str, offered: OfferedNames, is_taken: Callable[[tuple[int, int]], bool]) -> Iterator[Attempt]:
     """Lines that begin like a call: markup, an offered name, and the beginning of arguments."""
     reader = ImprovisedReader(offered)
     first = len(text) - len(text.lstrip())
-    for line in _line_starts(text):
-        at = line.end()
+    for line in _line_starts("\n" + text):
+        at = line.end() - 1
         is_first = at == first
+        if is_taken((at, at + 1)):
+            continue
         name = reader.find_name(text, at, is_first=is_first) if reader.may_name(text, at, is_first=is_first) else None
         if name is not None and not _is_definition(text, at):
             yield Attempt(
@@ -70,6 +72,8 @@ def _named(text: str, offered: OfferedNames) -> Iterator[Attempt]:
 
 def _marked(text: str, offered: OfferedNames) -> Iterator[Attempt]:
     """Tags and tokens that models put around calls, with an offered name near them."""
+    if "<" not in text and "[T" not in text and "[t" not in text:
+        return
     for wrapper in _wrappers(text):
         near = text[wrapper.start() : wrapper.end() + _NEAR]
         name = next((tool.name for word in _words(near) if (tool := offered.find(word[0])) is not None), None)

@@ -86,6 +86,8 @@ class Improvised(NamedLine):
         if not cursor.final or cursor.text.startswith("<tool_call", at):
             return True
         # The text is complete, so this decides, without a reader. The cheapest look comes first.
+        if self._marked_only and cursor.improvised is None and not cursor.base and not _has_marks(cursor.text):
+            return False
         reader = self._reader(cursor, cursor.tools)
         is_first = cursor.begins_message
         return reader.may_begin(cursor.text, at, is_first=is_first) and reader.begins(

@@ -205,8 +205,14 @@ class ImprovisedReader:
         character = text[at : at + 1]
         if character in ("`", "~") and not is_first:
             return self._is_labelled_fence(text, at)
+        if character == "<" and _token(text, at) is None and _is_prose_tag(_tag_word(text, at)):
+            return False
         if not self._marked_only:
             return not self._is_text(text, at, is_first=is_first)
+        fence = _fence(text, at) if is_first else None
+        if fence is not None and not self._is_labelled_fence(text, at):
+            inner = _unmarked(text, _blank(text, fence.end()).end())  # type: ignore[union-attr]
+            return inner is None or inner[0][-1] == '"' or self._work.may_close(text, at)
         if _unmarked(text, at) is None:
             return True
         return (is_first and begins_pairs(text) is not None) or self._work.may_close(text, at)
@@ -371,7 +377,7 @@ class ImprovisedReader:
         if not final and len(text) - position < _LONGEST_TAG and _whole_tag(text, position) is None:
             raise _More
         word = _tag_word(text, position)
-        if word is None or word[1].lower() in PROSE_TAGS or _content_tag(word[1]) is not None:
+        if word is None or _is_prose_tag(word):
             return None
         for written, end in self._names_in_tag(text, position, word):
             tool = self._offered.find(written)
@@ -462,6 +468,11 @@ class ImprovisedReader:
         if text[head.position - 1 : head.position] == "[" and _setting(text, position) is not None:
             return None  # [NAME] and settings below it, as in a configuration file
         return _Name(head, tool, position, in_tag, tag)
+
+
+def _is_prose_tag(word: re.Match[str] | None) -> bool:
+    """Whether a bracket begins no tag, or a tag of HTML, of a result or of reasoning."""
+    return word is None or word[1].lower() in PROSE_TAGS or _content_tag(word[1]) is not None
 
 
 def _require(text: str, position: int, *, final: bool) -> None:
