@@ -464,7 +464,7 @@ class Parser(Cursor):
             # No call counts inside thinking, so the parser does not track lines there.
             anywhere = self._lane.closer is not None
             entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
-            if not anywhere and plan.improvised is not None and self._may_improvise(plan.improvised, at):
+            if not anywhere and len(marker) > 1 and plan.improvised and self._may_improvise(plan.improvised, at):
                 entries.append(plan.improvised)
             if entries:
                 self._release(tile_start)
@@ -486,7 +486,7 @@ class Parser(Cursor):
         return True
 
     def _may_improvise(self, improvised: Entry, at: int) -> bool:
-        return self._begins_line(at) and improvised.begins(self, at) is not False
+        return self._begins_line(at) and (self.tools is None or improvised.begins(self, at) is not False)
 
     def _find_repeated(self, marker: str, at: int) -> int | None:
         """Return the last of several equal openers in a row; None if more text is needed. The others are residue."""
@@ -506,6 +506,10 @@ class Parser(Cursor):
     @property
     def begins_message(self) -> bool:
         return self._message_is_blank
+
+    @property
+    def begins_line(self) -> bool:
+        return self._line_is_blank
 
     @property
     def follows_call(self) -> bool:

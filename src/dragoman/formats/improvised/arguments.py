@@ -42,10 +42,14 @@ class Arguments(Struct):
     """The last value has no end of its own: it is complete only if the wrapper, or the message, ends after it."""
 
 
-def fit(read: Arguments, tool: Tool) -> Arguments | None:
-    """Return the arguments coerced to the schema; None if they do not satisfy it, or name other parameters."""
+def fit(read: Arguments, tool: Tool, *, is_stated: bool) -> Arguments | None:
+    """Return the arguments coerced to the schema; None if they do not satisfy it, or name other parameters.
+
+    `is_stated`: an envelope has keys for the name and for the arguments. Then a tool may leave its parameters open.
+    """
     declared = {fold(name) for name in properties_of(tool)}
-    if any(fold(key) not in declared for key in read.values):
+    is_open = is_stated and "properties" not in (tool.parameters or {})
+    if not is_open and any(fold(key) not in declared for key in read.values):
         return None
     if tool.parameters and not fits_plainly(read.values, tool.parameters):
         coerced = coerce(read.values, tool.parameters)

@@ -8,7 +8,7 @@ from dragoman.formats.cursor import IMPROVISED, Cursor, Markers, NotACall, Reade
 from dragoman.formats.improvised.reader import LABEL_SET, ImprovisedReader, begins_pairs
 from dragoman.formats.json_reader import run_to
 from dragoman.formats.loose.candidates import Found, OfferedNames
-from dragoman.formats.template import NamedLine
+from dragoman.formats.template import Entry, NamedLine
 from dragoman.toolset import Toolset
 
 _nonce_opener = re.compile(r"<tool_call\s+id\s*=").match
@@ -60,7 +60,7 @@ class Improvised(NamedLine):
         """Calls without markup are left to the loose scanner, which sees the whole text."""
         self.may_occur = _has_marks if marked_only else None
 
-    def _reader(self, cursor: Cursor, tools: Toolset) -> ImprovisedReader:
+    def _reader(self, cursor: Cursor, tools: Toolset | None) -> ImprovisedReader:
         if cursor.improvised is None:
             cursor.improvised = ImprovisedReader(OfferedNames(tools), marked_only=self._marked_only)
         reader: ImprovisedReader = cursor.improvised
@@ -82,8 +82,6 @@ class Improvised(NamedLine):
         )
 
     def read(self, cursor: Cursor) -> Reader:
-        if cursor.tools is None:
-            raise NotACall("no tools to compare names with")
         if (yield from cursor.try_match(_nonce_opener, _growing_nonce_opener)) is not None:
             yield from self._pass_wrapper(cursor)
             return
@@ -118,6 +116,40 @@ class Improvised(NamedLine):
 
     def _begins(self, reader: ImprovisedReader, cursor: Cursor, *, is_first: bool) -> bool | None:
         return reader.begins(cursor.text, cursor.position, final=cursor.final, is_first=is_first)
+
+
+class Definitions(Entry):
+    """`<tools>`: an improvised call may be in it. Otherwise it holds definitions, and nothing in it is a call."""
+
+    format = IMPROVISED
+    openers = ("<tools>",)
+    _opener, _closer = Markers(openers), Markers(("</tools>",))
+
+    def __init__(self) -> None:
+        self._calls = Improvised()
+
+    def read(self, cursor: Cursor) -> Reader:
+        mark = cursor.begin()
+        try:
+            if not cursor.begins_line:
+                raise NotACall("it does not begin a line")
+            yield from self._calls.read(cursor)
+        except NotACall:
+            cursor.return_to(mark)
+            yield from cursor.expect(self._opener)
+            if (yield from run_to(cursor, self._closer)):
+                yield from cursor.expect(self._closer)
+            self._report_unknown(cursor, cursor.since(mark))
+
+    def _report_unknown(self, cursor: Cursor, block: str) -> None:
+        """Report a call of a tool that is not offered; anything else between the tags is text."""
+        reader = ImprovisedReader(OfferedNames(None))
+        begins = block.endswith("</tools>") and reader.begins(block, 0, final=True, is_first=False)
+        calls = reader.read(block, 0, is_first=False) if begins else []
+        if len(calls) != 1 or cursor.find_tool(calls[0].name) is not None:
+            cursor.pass_as_text("a definition is not a call")
+            return
+        cursor.finish_call(calls[0].name, calls[0].arguments.values)
 
 
 _may_be_call = re.compile(r"\s*(?:[{\[\"`]|[\w.\-:]+[ \t]*[({])").match

@@ -24,6 +24,8 @@ _name_and_object = re.compile(
         (?:["']?(?:{"|".join(ARGUMENT_KEYS)})["']?\s*[:=]?\s*)?(?=\{{)""",
     re.VERBOSE,
 ).match
+_STATED = frozenset(("name", "arguments", "id"))
+"""The keys of a call whose tool nobody offered. An object with other keys may be a definition."""
 _ends_object = re.compile(r"\s*\}").match
 
 
@@ -76,7 +78,7 @@ def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stat
 def _read_damaged(text: str, position: int, offered: OfferedNames) -> list[Stated]:
     """Read an object that is no JSON, because the key between the name and the arguments, or its colon, is missing."""
     named = _name_and_object(text, position)
-    tool = offered.find(named[1]) if named is not None else None
+    tool = offered.find(named[1]) if named is not None and not offered.open else None
     if named is None or tool is None:
         return []
     read = read_closed(text, named.end())
@@ -91,7 +93,7 @@ def _calls_of(value: Any, offered: OfferedNames, depth: int) -> list[ObjectCall]
     if isinstance(value, list):
         found = [_calls_of(item, offered, depth + 1) for item in value] if depth < 3 else []
         return [call for calls in found for call in calls] if all(found) else []
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or (offered.open and not (value.keys() <= _STATED and "arguments" in value)):
         return []
     stated = read_object(value, offered) or _by_value(value, offered)
     if stated is not None:
