@@ -39,7 +39,7 @@ from dragoman.extraction.suspects import (
 )
 from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
 from dragoman.formats.cursor import IMPROVISED
-from dragoman.formats.improvised.arguments import has_placeholder
+from dragoman.formats.intent import has_placeholder
 from dragoman.formats.registry import plan_for, reasoning_plan
 from dragoman.formats.thinking import ORPHANS
 from dragoman.providers.facts import find_generation

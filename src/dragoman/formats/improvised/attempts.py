@@ -21,9 +21,10 @@ _line_starts = re.compile(rf"^[ \t]*(?={Improvised.line_gate})", re.MULTILINE).f
 _wrappers = re.compile(
     rf"<{SIGIL}/?(?:[a-z]{{1,20}}[_:\-])?(?:tool|function)[_\- ]?(?:calls?|use|code)\b[^<>\n]{{0,100}}>"
     r"|\[TOOL[_ ]?CALLS?[^\]\n]{0,40}\]|<[|｜][^|｜<>\n]{0,20}(?:tool|call)[^|｜<>\n]{0,30}[|｜]>"
-    rf"|<{SIGIL}(?:invoke|function|parameter)[ =][^<>\n]{{1,100}}>",
+    rf"|<{SIGIL}(?:invoke|function|parameter)[ =][^<>\n]{{1,100}}>|\bfunctools\[\s*\{{",
     re.IGNORECASE,
 ).finditer
+_list_begins = re.compile(r"[ \t]*\[\s*([^\W\d][\w.\-]*)\(").match
 _words = re.compile(r"[^\W\d][\w.\-]*").finditer
 _code_spans = re.compile(r"\s*(?:`[^`\n]+`\s*)+").fullmatch
 _schema = re.compile(r"""["']description["']\s*:|["']properties["']\s*:\s*\{""").search
@@ -81,8 +82,13 @@ def _is_definition(text: str, at: int) -> bool:
 
 
 def _in_message(text: str, offered: OfferedNames) -> Iterator[Attempt]:
-    """What is a near miss only if it is the whole message."""
+    """What is a near miss only if it is the whole message, or its first or last line."""
     start = len(text) - len(text.lstrip())
+    for at in sorted({start, text.rstrip().rfind("\n") + 1}):
+        listed = _list_begins(text, at)
+        tool = offered.find(listed[1]) if listed is not None else None
+        if tool is not None:
+            yield Attempt(tool.name, (at, _end_of_line(text, at)), "its arguments cannot be read")
     if text.startswith("{", start):
         yield from _unnamed(text, start, offered)
         return

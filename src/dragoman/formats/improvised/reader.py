@@ -20,18 +20,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.formats.improvised.arguments import (
-    PROSE_TAGS,
-    SIGIL,
-    Arguments,
-    Closers,
-    begins,
-    fit,
-    has_placeholder,
-    read_after,
-)
+from dragoman.formats.improvised.arguments import SIGIL, Arguments, Closers, begins, fit, read_after
 from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
 from dragoman.formats.improvised.source import Sources
+from dragoman.formats.intent import PROSE_TAGS, has_placeholder
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import match_name
 from dragoman.types import Tool
