@@ -28,7 +28,7 @@ from dragoman.events import (
 )
 from dragoman.extraction.echo import Allowance
 from dragoman.extraction.mistakes import write_notice
-from dragoman.extraction.regions import Regions, SpanList, is_in_sentence
+from dragoman.extraction.regions import Regions, SpanList, is_in_sentence, is_shown
 from dragoman.extraction.responses import ConversationContext, ParsedResponse, receive
 from dragoman.extraction.suspects import (
     CONFIRMED,
@@ -148,7 +148,9 @@ def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
             inside = event.call.provenance.region if event.call.provenance is not None else "answer"
             place = regions.find(span_of(event.call))
             region = "thinking" if event.call.id in drafts else place if place != "answer" else inside
-            if region == "answer" and is_in_sentence(text, span_of(event.call), spans):
+            if (region == "answer" and is_in_sentence(text, span_of(event.call), spans)) or (
+                region in ("answer", "marked") and is_shown(text, span_of(event.call), spans)
+            ):
                 region = "sentence"
             candidates.append(Candidate(event.call, region, followed and region != "message"))
         elif isinstance(event, CallRefused):

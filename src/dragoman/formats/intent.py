@@ -80,7 +80,7 @@ PROSE_TAGS = frozenset(
 """Tags of HTML and of prose. They are not the markup of a call, and a value that is one is not a placeholder."""
 _placeholder = re.compile(
     r"<{1,3}([A-Za-z][\w \-./]{0,60})>{1,3}|\.{3}|…|\[[A-Za-z]+(?:[ _][A-Za-z]+)*\]|\{\{?\s*[A-Za-z_][\w .]{0,60}\}?\}"
-    r"|\?+|_+|(?P<word>\$[A-Z][A-Z_]+|(?i:your)[_\-]\w+|MY_[A-Z_]+|[A-Z][A-Z_]+_HERE)"
+    r"|\?+|_+|(?P<word>\$[A-Z][A-Z_]+|(?i:your)[_\-]\w+|MY_[A-Z_]+|YOUR(?: [A-Z]+)+|[A-Z][A-Z_]+_HERE)"
 )
 _DEEPEST = 4
 

@@ -66,14 +66,15 @@ _glue = re.compile(
     rf"""(?:
       \s++
     | :\d{{1,4}}\b
-    | ["'`*\]>|｜:,=;]
-    | ->
+    | ["'`*\]】>|｜:：,=;}}%]
+    | ->|→|⇒|=>
     | [ \t]?\((?:id:?\s?)?(?:call|toolu|id|chatcmpl)[\w\-]{{1,80}}\)
     | (?:id|call_id|tool_call_id)\s*[=:]\s*["']?[\w\-]{{1,80}}["']?
     | </{SIGIL}[\w.:\-]{{1,60}}\s*[|｜]{{0,2}}>
     | <\|[^|<>\s]{{1,40}}\|>
     | <{SIGIL}(?:{_CONTAINERS}|code)(?:\s+type\s*=\s*["']\w+["'])?\s*[|｜]{{0,2}}>
-    | ["'`*]*(?:{_CONTAINERS}|Action\ Input|Arguments|Parameters|Input|Args)["'`*]*\s*[:=]
+    | ["'`*]*(?:{_CONTAINERS}|Action\ Input|Arguments|Parameters|Input|Args|参数|引数|매개변수|Argumentos
+        |Par[áâ]metros|Paramètres|Argumente|Eingabe|Argomenti|Parametri|Параметры|Аргументы)["'`*]*\s*[:：=]
     | (?:json|JSON|constrain|code)(?=\s*[{{<])
     | ```\w{{0,10}}\s
     )*+""",
@@ -354,7 +355,9 @@ def read_elements(text: str, position: int, tool: Tool, closers: Closers) -> Arg
                 return None
             repairs.append("closed_wrapper")
             raw = text[start : stop.start()]
-            end = stop.end() if stop[0].startswith("</") else stop.start()
+            # The opener instead of the closer: <key>value<key>
+            is_end = stop[0].startswith("</") or stop[0] == text[at:start].strip()
+            end = stop.end() if is_end else stop.start()
         else:
             raw, end = text[start : closed.start()], closed.end()
         if key in values:

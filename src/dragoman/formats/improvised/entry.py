@@ -15,22 +15,25 @@ _nonce_opener = re.compile(r"<tool_call\s+id\s*=").match
 _growing_nonce_opener = re.compile(
     r"<(?:t(?:o(?:o(?:l(?:_(?:c(?:a(?:l(?:l(?:\s+(?:i(?:d\s*)?)?)?)?)?)?)?)?)?)?)?)?\Z"
 ).match
-_GATE = r"[@/!$|｜\[{<]|```|~~~|&[lq#]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
+_GATE = (
+    r"[@/!$|｜\[{<»【]|%%|::|```|~~~|&[lq#]|[\u203a\u2190-\u2bff\U0001f300-\U0001faff]"
+    r"|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
+)
 _gate = re.compile(_GATE).match
-_growing_gate = re.compile(r"(?:`{1,2}|~{1,2}|&|[^\W\d][\w.\-:]{0,200}[ \t]{0,200}(?:to?)?)\Z").match
+_growing_gate = re.compile(r"(?:`{1,2}|~{1,2}|&|%|:|[^\W\d][\w.\-:]{0,200}[ \t]{0,200}(?:to?)?)\Z").match
 _python_list = re.compile(r"\[[^\W\d][\w.\\]*\(").match
 """Matches the beginning of a list of calls in Python, which other formats read."""
 _LABELS = "|".join(sorted(LABEL_SET, key=len, reverse=True))
 _FIRST = "".join(sorted({label[0] + label[0].upper() for label in LABEL_SET}))
 _line_marks = re.compile(
     rf"""\n[ \t]*+(?!\s)(?:
-      [@/!$|｜<] | &[lq#] | \{{\{{
+      [@/!$|｜<»] | %% | :: | &[lq#] | \{{\{{
     | \[(?: \[ | [ \t\r\n]+[^\s{{"'\d\-\]] | (?![^\W\d][\w.\\]*\()[^\W\d_] )
     | (?:`{{3}}|~{{3}})(?!(?:python|py|json|javascript|js|bash|sh|text|xml|html|java|sql|yaml)?[ \t]*\r?(?:\n|\Z))
     | [\u2000-\U0010ffff]
     | [^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)
     | [^\W\d][\w.\-]*+[:/][^\W\d]
-    | (?=[{_FIRST}])(?i:(?:(?:{_LABELS})\b[ \t]*){{1,3}}[:=\]|>}}"'])
+    | (?=[{_FIRST}])(?i:(?:(?:{_LABELS})\b[ \t]*){{1,3}}[:：=\]|>}}"'])
     )""",
     re.VERBOSE,
 ).search
@@ -52,7 +55,7 @@ class Improvised(NamedLine):
 
     format = IMPROVISED
     line_gate = _GATE
-    line_characters = "@/!$|｜[<{&`~"
+    line_characters = "@/!$|｜[<{&`~»%:"
     line_labels = LABEL_SET
 
     def __init__(self, *, marked_only: bool = False) -> None:
@@ -152,7 +155,7 @@ class Definitions(Entry):
         cursor.finish_call(calls[0].name, calls[0].arguments.values)
 
 
-_may_be_call = re.compile(r"\s*(?:[{\[\"`]|[\w.\-:]+[ \t]*[({])").match
+_may_be_call = re.compile(r"\s*(?:[{\[\"`*#\-]|\w+[ \t]?[:：]|[\w.\-:]+[ \t]*[({])").match
 
 
 def read_message(text: str, tools: Toolset | None) -> list[Found]:

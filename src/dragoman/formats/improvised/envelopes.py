@@ -28,6 +28,8 @@ _name_and_object = re.compile(
 ).match
 _STATED = frozenset(("name", "arguments", "id"))
 """The keys of a call whose tool nobody offered. An object with other keys may be a definition."""
+_talks = re.compile(r"example|sample|schema|definition|expect|result|output|previous|history|tools\Z", re.I).search
+"""Finds keys of objects that show a call and do not make it."""
 _ends_object = re.compile(r"\s*\}").match
 
 
@@ -103,8 +105,11 @@ def _calls_of(value: Any, offered: OfferedNames, depth: int) -> list[ObjectCall]
     stated = read_object(value, offered) or _by_value(value, offered)
     if stated is not None:
         return [stated]
+    if depth >= 3 or any(_talks(key) for key in value):
+        return []
     lists = [inner for inner in value.values() if isinstance(inner, list) and inner and isinstance(inner[0], dict)]
-    return _calls_of(lists[0], offered, depth + 1) if len(lists) == 1 and depth < 3 else []
+    inner = lists or [inner for inner in value.values() if isinstance(inner, dict)]
+    return _calls_of(inner[0], offered, depth + 1) if len(inner) == 1 else []
 
 
 _pair = re.compile(r"\s*([^\W\d][\w.\-]{0,99})\s*[=:]\s*(.*)\Z", re.DOTALL).match

@@ -40,16 +40,26 @@ LABELS = (
     "action", "name", "tool_name", "function_name", "commentary", "assistant", "assistantcommentary", "analysis",
     "channel", "to", "recipient", "default_api", "api", "json", "use", "request", "type", "command", "tool_request",
     "begin", "start",
+    # The same words in other languages
+    "工具", "调用", "调用工具", "工具调用", "函数", "函数调用", "ツール", "関数", "도구", "함수", "herramienta",
+    "función", "acción", "llamada", "ferramenta", "função", "chamada", "werkzeug", "funktion", "aufruf", "outil",
+    "fonction", "appel", "strumento", "funzione", "инструмент", "функция", "вызов",
 )
 # fmt: on
 LABEL_SET = frozenset(LABELS)
 _NOT_A_MARK = frozenset(("json", "type", "name"))
 _CALL_LABELS = LABEL_SET - _NOT_A_MARK
+_LABEL_WORDS = "|".join(sorted(LABELS, key=len, reverse=True))
 _label = re.compile(
-    rf"(?:(?:{'|'.join(sorted(LABELS, key=len, reverse=True))})\b[ \t]*){{1,3}}"
-    r"(?:[:=](?P<blank>[ \t]*)|(?=[\]|>}\"'(\n]))",
+    rf"(?:(?:{_LABEL_WORDS})\b[ \t]*){{1,3}}"
+    r"(?:[:：=](?P<blank>[ \t*]*)|(?=[\]】|>}%\"'(\n]|:\*))",
     re.IGNORECASE,
 ).match
+_heading = re.compile(
+    rf"(?:#{{1,6}}|[-*]|\*{{2,3}})[ \t]*(?=(?:{_LABEL_WORDS})\b)|\*{{2,3}}(?=\w)", re.IGNORECASE
+).match
+"""Matches the markup of a heading, a list or bold text before a label, at the beginning of a message."""
+_doubled = re.compile(rf"(?:%{{2,3}}|:{{2,3}})[ \t]*(?=(?:{_LABEL_WORDS})\b)|%{{2,3}}", re.IGNORECASE).match
 _bracket_word = re.compile(r"[A-Za-z_]{2,20}:?[ \t]+").match
 _blank = re.compile(r"[ \t\r]*(?:\n[ \t\r]*){0,2}").match
 _token = re.compile(r"<[|｜][^|｜<>\n]{1,60}[|｜]>").match
@@ -67,7 +77,7 @@ _fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*\r?\n").match
 _name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
 _unmarked = re.compile(r"""\{(?!\{)|\[\s*[{"']|(?:\[\s+)?[^\W\d][\w.\-\\]*[ \t]?\(""").match
 """Matches the beginnings of lines that only a closing tag can make a marked call."""
-_NEUTRAL = "]:=>\"'`,(~|｜"
+_NEUTRAL = "]】}*:=>\"'`,(~|｜"
 _content_tag = re.compile(r"result|response|output|observation|think|thought|reason", re.IGNORECASE).search
 """Matches tags around results and reasoning, in which a call does not count."""
 _LONGEST_TAG = 300
@@ -222,6 +232,8 @@ class ImprovisedReader:
         if not stated:
             return []
         last, head = stated[-1].arguments, name.head
+        if not head.fence and _fence_after(text, name.end) is not None:
+            head.fence = "```"
         end = _skip_closers(text, last.end, head) if head.marked or head.fence else _skip_tags(text, last.end)
         if not self._is_over(text, end, head, last) or not self._is_alone(text, end, head, last, follows_call):
             return []
@@ -410,12 +422,20 @@ class ImprovisedReader:
     def _take_sigil(self, text: str, head: _Head) -> None:
         position = head.position
         character, following = text[position], text[position + 1 : position + 2]
-        if character == "[":
+        heading = _heading(text, position) if head.is_first and not (head.marked or head.fence) else None
+        doubled = _doubled(text, position) if character in "%:" else None
+        if heading is not None:
+            head.position = heading.end()
+        elif doubled is not None:
+            head.position, head.marked, head.words = doubled.end(), True, _MOST_WORDS
+        elif character in "[【":
             # A list of objects or of numbers is not a label.
-            head.marked = head.marked or following.isalpha() or following == "["
+            head.marked = head.marked or following.isalpha() or following in ("[", "/")
             head.position, head.words = position + 1, _MOST_WORDS
         elif text.startswith("{{", position):
             head.position, head.marked = position + 2, True
+        elif character == "/" and following in ("/", "*"):
+            return  # a comment
         elif character in "@/!$|｜" or _is_symbol(character):
             head.position, head.marked = position + 1, True
         elif character in _NEUTRAL and (head.marked or character == '"'):
@@ -480,8 +500,11 @@ def _require(text: str, position: int, *, final: bool) -> None:
 
 
 def _is_symbol(character: str) -> bool:
-    """Whether a character is a pictograph or a bullet of a terminal, which programs print before a call."""
-    return ord(character) > 0x2000 and unicodedata.category(character) == "So"
+    """Whether a character is a pictograph, an arrow or a bullet of a terminal, which programs print before a call."""
+    return character in "»›❯\ufe0f\u200d" or (ord(character) > 0x2000 and unicodedata.category(character) in _SYMBOLS)
+
+
+_SYMBOLS = ("So", "Sm")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -493,8 +516,9 @@ _closers = re.compile(
     | <[|｜][^|｜<>\n]{{1,60}}[|｜]>
     | <[\w:]{{1,60}}[|｜]>
     | <{{2,3}}\[?/?(?:END|end|/)[\w\- ]{{1,40}}\]?>{{2,3}}
-    | \[/[\w\- ]{{1,40}}\]
-    | [\])}}>|;]
+    | \[{{1,2}}/[\w\- ]{{1,40}}\]{{1,2}} | \{{\{{/[\w\- ]{{1,40}}\}}\}}
+    | (%%|::)/?[\w\- ]{{1,40}}(?:%%|::)?(?=\s|\Z)
+    | [\])}}>|;] | (?<=[\]\)}}])`(?!`)
     )""",
     re.VERBOSE,
 ).match
@@ -504,6 +528,7 @@ _closing_mark = re.compile(
     rf"\s*(?:</\s?{SIGIL}(?!(?:s|think\w*)\s*>)[^\W\d]|<[|｜]/|<[|｜]?\w*(?:tool|call)\w*[|｜]>|\[/)", re.IGNORECASE
 ).match
 _next_wrapper = re.compile(rf"<{SIGIL}(?:[a-z]{{1,20}}[_:\-])?(?:tool|function|invoke)", re.IGNORECASE).match
+_fence_after = re.compile(r"[\s*:\]】>\"'`]{0,8}?\n\s*```\w{0,10}\s").match
 _fence_end = re.compile(r"\s*(?:`{3,}|~{3,})").match
 
 
@@ -531,7 +556,7 @@ def _end_of_wrapper(text: str, position: int, head: _Head) -> re.Match[str] | No
 
 
 _closes_tag = re.compile(r"<\s?/|/>|[\])]").search
-_ends_call = re.compile(r"<\s?/|/>|[\])}]|<[|｜]|[|｜]>|>>|```|~~~").search
+_ends_call = re.compile(r"<\s?/|/>|%%|::|[\])}]|<[|｜]|[|｜]>|>>|```|~~~").search
 
 
 def _lacks_end(text: str, end: int, head: _Head, read: Arguments) -> bool:
