@@ -14,6 +14,7 @@ from dragoman.args.tolerant import TolerantReader, repair
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.entities import decode_entities
 from dragoman.formats.envelope import ARGUMENT_KEYS, is_plain_text, properties_of, required_of, schema_of
+from dragoman.formats.intent import TYPE_NAMES
 from dragoman.formats.loose.calls import read_arguments as read_python
 from dragoman.formats.loose.calls import read_value
 from dragoman.formats.readers.arguments import single_parameter
@@ -227,8 +228,11 @@ def _read_enclosed(text: str, position: int, tool: Tool, closer: str) -> Argumen
     Nothing that is a variable or an expression in a program contains a comma that no bracket encloses.
     """
     read = read_pairs(text, _blank_run(text, position), tool)
-    if read is None or not any(isinstance(value, str) and "," in value for value in read.values.values()):
+    if read is None:
         return None
+    pieces = [part.strip() for value in read.values.values() if isinstance(value, str) for part in value.split(",")]
+    if len(pieces) <= len(read.values) or any(find_declared(part, tool) or part in TYPE_NAMES for part in pieces):
+        return None  # the names of parameters and types belong to a signature
     end = _blank_run(text, read.end)
     if not text.startswith(closer, end):
         return None

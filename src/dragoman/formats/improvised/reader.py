@@ -74,6 +74,7 @@ _named_attribute = re.compile(
 ).match
 _suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
 _fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*\r?\n").match
+_markup_begins = re.compile(r"<|\[(?!\s*[\"'][^\W\d][\w.\-]*[\"']\s*,)").match
 _name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
 _unmarked = re.compile(r"""\{(?!\{)|\[\s*[{"']|(?:\[\s+)?[^\W\d][\w.\-\\]*[ \t]?\(""").match
 """Matches the beginnings of lines that only a closing tag can make a marked call."""
@@ -331,7 +332,7 @@ class ImprovisedReader:
         tool = self._labelled(fence[2])
         if fence[2].lower() in _CALL_LABELS or tool is not None:
             head.marked = head.may_speak = True
-        elif not head.marked and (not head.is_first or text[fence.end() : fence.end() + 1] in "<["):
+        elif not head.marked and (not head.is_first or _markup_begins(text, fence.end()) is not None):
             return None  # the parser reads the markup inside the fence
         else:
             head.is_inner_fence = head.marked
@@ -449,6 +450,8 @@ class ImprovisedReader:
             raise _More
         if not begins(text, position, tool, in_tag=in_tag):
             return None
+        if not head.has_tag and text.startswith("<code>", position):
+            return None  # a name before code, as in prose with HTML
         if text.startswith("(", position) and head.words == _MOST_WORDS and text[head.position - 1] == "[":
             return None  # [NAME(...)] is a list of calls in Python, which other formats read
         if text.startswith("<", position):
@@ -562,7 +565,8 @@ _ends_call = re.compile(r"<\s?/|/>|%%|::|[\])}]|<[|｜]|[|｜]>|>>|```|~~~").sea
 def _lacks_end(text: str, end: int, head: _Head, read: Arguments) -> bool:
     """Whether nothing shows that the call is over: its tag, or a notation without an end of its own, is not closed."""
     if read.notation == "none":
-        return _closes_tag(text, max(read.end - 2, 0), end) is None
+        is_closed = _closes_tag(text, max(read.end - 2, 0), end) is not None
+        return not is_closed or (not head.has_tag and bool(text[end:].strip()))
     if read.notation == "text" or _ends_call(text, read.end - 2 if read.notation == "attributes" else read.end, end):
         return False
     return head.has_tag or (read.notation in ("pairs", "elements") and not text[end:].strip())
