@@ -149,7 +149,7 @@ def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
             place = regions.find(span_of(event.call))
             region = "thinking" if event.call.id in drafts else place if place != "answer" else inside
             if (region == "answer" and is_in_sentence(text, span_of(event.call), spans)) or (
-                region in ("answer", "marked") and is_shown(text, span_of(event.call), spans)
+                followed and region in ("answer", "marked") and is_shown(text, span_of(event.call), spans)
             ):
                 region = "sentence"
             candidates.append(Candidate(event.call, region, followed and region != "message"))

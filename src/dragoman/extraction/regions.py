@@ -581,8 +581,6 @@ _shows = re.compile(
 
 
 def is_shown(text: str, span: tuple[int, int], calls: SpanList) -> bool:
-    """Whether the line before a call, or before the calls around it, announces an example, and words follow."""
+    """Whether the line before a call that words follow, or before the calls around it, announces an example."""
     before = calls.cut_out(text, max(0, span[0] - 1000), span[0]).rstrip(" \t\r\n[](){},;")
-    if _shows(before[before.rfind("\n") + 1 :]) is None:
-        return False
-    return bool(calls.cut_out(text, span[1], len(text)).strip(" \t\r\n[](){},;"))
+    return _shows(before[before.rfind("\n") + 1 :]) is not None

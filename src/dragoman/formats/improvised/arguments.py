@@ -92,7 +92,7 @@ def begins(text: str, position: int, tool: Tool, *, in_tag: bool) -> bool:
     if text.startswith("(", position) or (in_tag and _tag_ends(text, position) is not None):
         return True
     at = _skip_glue(text, position)
-    if text[at : at + 1] in ("{", "<") or text.startswith("<code>", position):
+    if text[at : at + 1] in ("{", "<") or text.find("<code>", position, at) >= 0:
         return True
     pair = _pair_starts(text, at)
     if pair is not None and find_declared(pair[1], tool) is not None:
@@ -230,8 +230,9 @@ def _read_enclosed(text: str, position: int, tool: Tool, closer: str) -> Argumen
     read = read_pairs(text, _blank_run(text, position), tool)
     if read is None:
         return None
-    pieces = [part.strip() for value in read.values.values() if isinstance(value, str) for part in value.split(",")]
-    if len(pieces) <= len(read.values) or any(find_declared(part, tool) or part in TYPE_NAMES for part in pieces):
+    texts = [value for value in read.values.values() if isinstance(value, str) and "," in value]
+    pieces = [part.strip() for value in texts for part in value.split(",")]
+    if not pieces or any(find_declared(part, tool) or part in TYPE_NAMES for part in pieces):
         return None  # the names of parameters and types belong to a signature
     end = _blank_run(text, read.end)
     if not text.startswith(closer, end):

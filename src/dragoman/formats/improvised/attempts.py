@@ -21,9 +21,10 @@ _line_starts = re.compile(rf"^[ \t]*(?={Improvised.line_gate})", re.MULTILINE).f
 _wrappers = re.compile(
     rf"<{SIGIL}/?(?:[a-z]{{1,20}}[_:\-])?(?:tool|function)[_\- ]?(?:calls?|use|code)\b[^<>\n]{{0,100}}>"
     r"|\[TOOL[_ ]?CALLS?[^\]\n]{0,40}\]|<[|｜][^|｜<>\n]{0,20}(?:tool|call)[^|｜<>\n]{0,30}[|｜]>"
-    rf"|<{SIGIL}(?:invoke|function|parameter)[ =][^<>\n]{{1,100}}>|\bfunctools\[\s*\{{",
+    rf"|<{SIGIL}(?:invoke|function|parameter)[ =][^<>\n]{{1,100}}>",
     re.IGNORECASE,
 ).finditer
+_functools = re.compile(r"functools\[\s*\{").finditer
 _stated = re.compile(
     rf"""["'](?:{"|".join(NAME_KEYS)})["']\s*:\s*["']([^\W\d][\w.\-]{{0,99}})["']\s*,
         \s*["'](?:{"|".join(ARGUMENT_KEYS)})["']\s*:""",
@@ -75,7 +76,7 @@ def _named(text: str, offered: OfferedNames) -> Iterator[Attempt]:
 
 def _marked(text: str, offered: OfferedNames) -> Iterator[Attempt]:
     """Tags and tokens that models put around calls, with an offered name near them."""
-    for wrapper in _wrappers(text):
+    for wrapper in (*_wrappers(text), *(_functools(text) if "functools[" in text else ())):
         near = text[wrapper.start() : wrapper.end() + _NEAR]
         name = next((tool.name for word in _words(near) if (tool := offered.find(word[0])) is not None), None)
         span = (wrapper.start(), _end_of_line(text, wrapper.end()))

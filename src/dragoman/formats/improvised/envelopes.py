@@ -107,8 +107,9 @@ def _calls_of(value: Any, offered: OfferedNames, depth: int) -> list[ObjectCall]
         return [stated]
     if depth >= 3 or any(_talks(key) for key in value):
         return []
-    lists = [inner for inner in value.values() if isinstance(inner, list) and inner and isinstance(inner[0], dict)]
-    inner = lists or [inner for inner in value.values() if isinstance(inner, dict)]
+    values: list[Any] = list(value.values())
+    lists = [each for each in values if isinstance(each, list) and each and isinstance(each[0], dict)]
+    inner = lists or [each for each in values if isinstance(each, dict)]
     return _calls_of(inner[0], offered, depth + 1) if len(inner) == 1 else []
 
 

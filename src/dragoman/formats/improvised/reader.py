@@ -75,6 +75,7 @@ _named_attribute = re.compile(
 _suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
 _fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*\r?\n").match
 _markup_begins = re.compile(r"<|\[(?!\s*[\"'][^\W\d][\w.\-]*[\"']\s*,)").match
+_list_may_begin = re.compile(r"(?:\[[^,{(]*)?\Z").match
 _name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
 _unmarked = re.compile(r"""\{(?!\{)|\[\s*[{"']|(?:\[\s+)?[^\W\d][\w.\-\\]*[ \t]?\(""").match
 """Matches the beginnings of lines that only a closing tag can make a marked call."""
@@ -330,6 +331,8 @@ class ImprovisedReader:
         if fence is None or _content_tag(fence[2]) is not None:
             return None
         tool = self._labelled(fence[2])
+        if not final and len(text) - fence.end() < _LONGEST_LABEL and _list_may_begin(text, fence.end()) is not None:
+            raise _More
         if fence[2].lower() in _CALL_LABELS or tool is not None:
             head.marked = head.may_speak = True
         elif not head.marked and (not head.is_first or _markup_begins(text, fence.end()) is not None):
@@ -450,7 +453,7 @@ class ImprovisedReader:
             raise _More
         if not begins(text, position, tool, in_tag=in_tag):
             return None
-        if not head.has_tag and text.startswith("<code>", position):
+        if not head.has_tag and _code_begins(text, position) is not None:
             return None  # a name before code, as in prose with HTML
         if text.startswith("(", position) and head.words == _MOST_WORDS and text[head.position - 1] == "[":
             return None  # [NAME(...)] is a list of calls in Python, which other formats read
@@ -531,6 +534,7 @@ _closing_mark = re.compile(
     rf"\s*(?:</\s?{SIGIL}(?!(?:s|think\w*)\s*>)[^\W\d]|<[|｜]/|<[|｜]?\w*(?:tool|call)\w*[|｜]>|\[/)", re.IGNORECASE
 ).match
 _next_wrapper = re.compile(rf"<{SIGIL}(?:[a-z]{{1,20}}[_:\-])?(?:tool|function|invoke)", re.IGNORECASE).match
+_code_begins = re.compile(r"\s*<code>").match
 _fence_after = re.compile(r"[\s*:\]】>\"'`]{0,8}?\n\s*```\w{0,10}\s").match
 _fence_end = re.compile(r"\s*(?:`{3,}|~{3,})").match
 
