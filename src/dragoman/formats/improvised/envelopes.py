@@ -108,7 +108,7 @@ def _calls_of(value: Any, offered: OfferedNames, depth: int) -> list[ObjectCall]
     if depth >= 3 or any(_talks(key) for key in value):
         return []
     values: list[Any] = list(value.values())
-    lists = [each for each in values if isinstance(each, list) and each and isinstance(each[0], dict)]
+    lists: list[Any] = [each for each in values if isinstance(each, list) and each and isinstance(each[0], dict)]
     inner = lists or [each for each in values if isinstance(each, dict)]
     return _calls_of(inner[0], offered, depth + 1) if len(inner) == 1 else []
 
