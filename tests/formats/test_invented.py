@@ -25,11 +25,11 @@ TOOLS = {name: Toolset(tools) for name, tools in read_tool_sets().items()}
 CHUNKINGS = ((1,), (5,), (17, 2, 40))
 
 # What the readers reach today: the counts of AT_LEAST may only rise, those of AT_MOST may only fall. After an
-# improvement, enter the new figure. The goal: 412 of 457 rows (90 %) right, none wrong, partial or silent, and no decoy
-# taken for a call. `text` counts the rows with `said` (85) whose remaining text is right, `partial` the rows with only
+# improvement, enter the new figure. The goal: 474 of 526 rows (90 %) right, none wrong, partial or silent, and no decoy
+# taken for a call. `text` counts the rows with `said` (86) whose remaining text is right, `partial` the rows with only
 # some of their calls, `silent` the missed rows about which nothing is reported.
-AT_LEAST = {"right": 440, "text": 64, "parsed right": 400}
-AT_MOST = {"wrong": 0, "partial": 0, "silent": 63, "parsed wrong": 0, "decoys taken": 0}
+AT_LEAST = {"right": 517, "text": 77, "parsed right": 481}
+AT_MOST = {"wrong": 0, "partial": 0, "silent": 2, "parsed wrong": 0, "decoys taken": 0}
 
 Calls = list[tuple[str, str]]
 

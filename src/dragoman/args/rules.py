@@ -57,6 +57,7 @@ REPAIRS = {
     "foreign_closer": "took the end marker of another format for that of this one",
     "guessed_name": "took the only tool that fits the arguments for a call with a number as its name",
     "missing_marker": "read a call without one of its markers",
+    "call_as_list": "read a list that begins with the name of a tool as a call",
     "name_as_key": "read the only key of an object as the name of the tool",
     "name_before_braces": "read a name in front of an object as the name of the tool",
     "opened_string": "added a quote that was missing at the beginning of a string",

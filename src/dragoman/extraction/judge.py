@@ -28,7 +28,7 @@ from dragoman.events import (
 )
 from dragoman.extraction.echo import Allowance
 from dragoman.extraction.mistakes import write_notice
-from dragoman.extraction.regions import Regions, SpanList, is_in_sentence
+from dragoman.extraction.regions import Regions, SpanList, is_in_sentence, is_shown
 from dragoman.extraction.responses import ConversationContext, ParsedResponse, receive
 from dragoman.extraction.suspects import (
     CONFIRMED,
@@ -39,7 +39,7 @@ from dragoman.extraction.suspects import (
 )
 from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
 from dragoman.formats.cursor import IMPROVISED
-from dragoman.formats.improvised.arguments import has_placeholder
+from dragoman.formats.intent import has_placeholder
 from dragoman.formats.registry import plan_for, reasoning_plan
 from dragoman.formats.thinking import ORPHANS
 from dragoman.providers.facts import find_generation
@@ -150,7 +150,9 @@ def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
             inside = event.call.provenance.region if event.call.provenance is not None else "answer"
             place = regions.find(span_of(event.call))
             region = "thinking" if event.call.id in drafts else place if place != "answer" else inside
-            if region == "answer" and is_in_sentence(text, span_of(event.call), spans):
+            if (region == "answer" and is_in_sentence(text, span_of(event.call), spans)) or (
+                followed and region in ("answer", "marked") and is_shown(text, span_of(event.call), spans)
+            ):
                 region = "sentence"
             candidates.append(Candidate(event.call, region, followed and region != "message"))
         elif isinstance(event, CallRefused):

@@ -659,3 +659,17 @@ def is_in_sentence(text: str, span: tuple[int, int], calls: SpanList) -> bool:
     before = calls.cut_out(text, line, span[0]).rstrip()
     after = calls.cut_out(text, span[1], len(text) if stop < 0 else stop).strip()
     return bool(before and after) and before[-1] not in _ENDS_SENTENCE and (after[0].isalnum() or after[0] in "([")
+
+
+_shows = re.compile(
+    r"^\W*(?:e\.g\.|(?:for )?(?:example|instance)s?\b|samples?\b|templates?\b|usage\b|syntax\b)[^.!?\n]{0,60}[:,.]?\Z"
+    r"|\bdescribes? (?:it|this|them|the call)\b[^.\n]{0,40}:\Z",
+    re.IGNORECASE,
+).search
+"""Matches a line that announces an example."""
+
+
+def is_shown(text: str, span: tuple[int, int], calls: SpanList) -> bool:
+    """Whether the line before a call that words follow, or before the calls around it, announces an example."""
+    before = calls.cut_out(text, max(0, span[0] - 1000), span[0]).rstrip(" \t\r\n[](){},;")
+    return _shows(before[before.rfind("\n") + 1 :]) is not None

@@ -518,6 +518,11 @@ class Cursor:
         return True
 
     @property
+    def begins_line(self) -> bool:
+        """Whether only blanks, or a call, are before the tile on its line."""
+        return True
+
+    @property
     def follows_call(self) -> bool:
         """Whether only blanks are between the last call and this tile."""
         return False

@@ -30,7 +30,6 @@ ANOTHER_MATTER = re.compile(
     r"|<\|(?:im_start|start_header_id)\|>[ \t]*user|<\|user\|>|\[INST\]|<start_of_turn>[ \t]*user",
     re.MULTILINE,
 )
-_PLACEHOLDER = re.compile(r"<[^<>]*>|\.{3}|…|\{[^{}]*\}|\[[^\[\]]*\]|\?+|_+")
 _INNER_CALL = re.compile(r"([^\W\d][\w.\\]*)\(")
 _KIND_NAMES = {"string": frozenset(("string", "str", "text", "any")), "null": frozenset(("null", "none", "any"))}
 
@@ -63,9 +62,40 @@ def _is_literal(arguments: JsonObject, properties: dict[str, Any], find: Callabl
         if not _accepts(properties.get(name), "string") or value == name or value in TYPE_NAMES:
             return False
         inner = _INNER_CALL.search(value)
-        if _PLACEHOLDER.fullmatch(value) or (inner is not None and find(inner[1]) is not None):
+        # A word such as YOUR_QUERY is read, so that the model can be told; extraction does not let it count.
+        if _is_placeholder(value, words=False) or (inner is not None and find(inner[1]) is not None):
             return False
     return True
+
+
+PROSE_TAGS = frozenset(
+    re.findall(
+        r"\w+",
+        "a abbr article aside b blockquote body br button center cite code dd del details div dl dt em example "
+        "examples figure font footer form h1 h2 h3 h4 h5 h6 head header hr html i img ins kbd label li link main "
+        "mark meta nav ol p pre q quote s samp script section small span strike strong style sub summary sup svg "
+        "table tbody td th thead title tr tt u ul var video ",
+    )
+)
+"""Tags of HTML and of prose. They are not the markup of a call, and a value that is one is not a placeholder."""
+_placeholder = re.compile(
+    r"<{1,3}([A-Za-z][\w \-./]{0,60})>{1,3}|\.{3}|…|\[[A-Za-z]+(?:[ _][A-Za-z]+)*\]|\{\{?\s*[A-Za-z_][\w .]{0,60}\}?\}"
+    r"|\?+|_+|(?P<word>\$[A-Z][A-Z_]+|(?i:your)[_\-]\w+|MY_[A-Z_]+|YOUR(?: [A-Z]+)+|[A-Z][A-Z_]+_HERE)"
+)
+_DEEPEST = 4
+
+
+def _is_placeholder(text: str, *, words: bool) -> bool:
+    found = _placeholder.fullmatch(text.strip()) if len(text) < 200 else None
+    return found is not None and (words or not found["word"]) and (found[1] or "").lower() not in PROSE_TAGS
+
+
+def has_placeholder(value: Any, depth: int = 0) -> bool:
+    """Whether a value, or a part of it, stands for another one: <path>, ..., YOUR_QUERY, $CITY, [city], {id}, ?."""
+    if isinstance(value, str):
+        return _is_placeholder(value, words=True)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth < _DEEPEST and any(has_placeholder(each, depth + 1) for each in inner)
 
 
 def _accepts(schema: Any, kind: str) -> bool:

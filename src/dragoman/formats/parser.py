@@ -491,9 +491,9 @@ class Parser(Cursor):
             # No call counts inside thinking, so the parser does not track lines there.
             anywhere = self._lane.closer is not None
             entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
-            improvised = None if anywhere else plan.improvised
+            improvised = None if anywhere or len(marker) <= 1 else plan.improvised
             if improvised is not None and self._begins_line(at):
-                is_open = (entries and self._is_asked_later(improvised)) or improvised.begins(self, at) is not False
+                is_open = (entries and self._is_asked_later(improvised)) or self._may_improvise(improvised, at)
                 entries += [improvised] if is_open else []
             if entries:
                 self._release(tile_start)
@@ -518,6 +518,9 @@ class Parser(Cursor):
         """Whether an entry is asked only after the others failed: its answer is expensive, and the text is complete."""
         return self.final and entry is self._plan.improvised
 
+    def _may_improvise(self, improvised: Entry, at: int) -> bool:
+        return self.tools is None or improvised.begins(self, at) is not False
+
     def _find_repeated(self, marker: str, at: int) -> int | None:
         """Return the last of several equal openers in a row; None if more text is needed. The others are residue."""
         if len(marker) < _SHORTEST_REPEATED or is_word(marker):
@@ -536,6 +539,10 @@ class Parser(Cursor):
     @property
     def begins_message(self) -> bool:
         return self._message_is_blank
+
+    @property
+    def begins_line(self) -> bool:
+        return self._line_is_blank
 
     @property
     def follows_call(self) -> bool:
@@ -651,7 +658,7 @@ class Parser(Cursor):
         if self.format != IMPROVISED:  # it is tried at many lines of prose
             self._note(self.base + opener, self._opener, self.format, "text", why)
         untried = self._untried
-        if untried and self._is_asked_later(untried[0]) and untried[0].begins(self, opener) is False:
+        if untried and self._is_asked_later(untried[0]) and not self._may_improvise(untried[0], opener):
             self._untried = untried[1:]
         if self._untried:
             self._try_next(opener)

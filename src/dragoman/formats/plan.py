@@ -365,7 +365,7 @@ class Plan:
                 # A marker that the rows drop or that ends reasoning keeps its meaning.
                 if opener not in self.drops and opener not in self.thinking.values():
                     self.openers.setdefault(opener, []).append(entry)
-        if improvised is not None:
+        if improvised is not None and not named:
             self.line_entries.append(improvised)
         self._watch_text()
         self._watch_start()

@@ -140,7 +140,9 @@ def _kept_plan(name: str, *, loose: bool, more_thinking: bool) -> Plan:
                 improvised=Improvised(marked_only=loose),
             )
         else:
-            plan = Plan([row], named=True, thinking=pairs(named=more_thinking), entries=RESIDUE)
+            plan = Plan(
+                [row], named=True, thinking=pairs(named=more_thinking), entries=RESIDUE, improvised=Improvised()
+            )
         _plans[key] = plan
     return plan
 

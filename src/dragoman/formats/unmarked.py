@@ -1,14 +1,12 @@
-"""Readers of JSON calls without a known marker: the whole message, or JSON with an improvised tag or name."""
+"""Readers of calls that no template describes: JSON without a marker, a lone name, and residue of the protocol."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
 
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader
 from dragoman.formats.envelope import properties_of, required_of
-from dragoman.formats.json_reader import HeldCalls, JsonBody, read_calls, read_object, report, report_held, run_to
-from dragoman.formats.steps import EndLine, Scope
+from dragoman.formats.json_reader import HeldCalls, JsonBody, read_calls, report, report_held, run_to
 from dragoman.formats.template import Entry, Place, UnmarkedEntry
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -98,120 +96,6 @@ class JsonAnywhere(Entry):
         report(cursor, call)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Improvised wrappers of JSON calls: prose inside the tag, an unknown tag, the name before the braces.
-
-_noise = re.compile(r"[^<{\[]{1,400}").match
-_thinks = re.compile(r"\s*<(think|thinking|thought|reasoning|scratchpad)>")
-_MOST_THINKING = 20_000
-_LONGEST_TAG = 20
-_CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>")
-
-
-class NoisyTag(Entry):
-    """A tag or a labelled fence with a few words before the JSON."""
-
-    follows = "(n<"
-
-    def __init__(
-        self, format_name: str, openers: tuple[str, ...], closers: tuple[str, ...] = (), *, ends_line: bool = False
-    ) -> None:
-        self.format = format_name
-        self._ends_line = ends_line
-        self.openers = openers
-        self._opener = Markers(openers)
-        self._closers = Markers((*closers, *_CLOSERS))
-        self._body = JsonBody(stops=self._closers, bare=True, strict=True)
-
-    def read(self, cursor: Cursor) -> Reader:
-        yield from cursor.expect(self._opener)
-        if self._ends_line:
-            yield from EndLine().run(cursor, Scope())
-        thought = yield from _skip_thinking(cursor)
-        mark = cursor.begin()
-        while True:
-            match = _noise(cursor.text, cursor.position)
-            cursor.position = cursor.position if match is None else match.end()
-            if len(cursor.since(mark)) >= 400:
-                raise NotACall("a long text follows the opener")
-            if cursor.position < len(cursor.text):
-                break
-            yield from cursor.need()
-        noise = cursor.since(mark).strip()
-        if cursor.text[cursor.position] not in ("{", "[") or (not noise and not thought):
-            raise NotACall("no JSON follows the opener")
-        start = cursor.begin()
-        held = HeldCalls()
-        call = yield from read_calls(cursor, self._body, held)
-        is_fenced = noise.endswith(("```", "```json", "```JSON")) and (yield from cursor.take(_FENCE)) is not None
-        if (yield from cursor.take(self._closers)) is None or call is None:
-            raise NotACall("the tag was not closed after the JSON")
-        is_only_fence = is_fenced and noise in ("```", "```json", "```JSON") and not thought
-        report_held(cursor, start, held, call, "markdown_fence" if is_only_fence else "surrounding_text")
-
-
-def _skip_thinking(cursor: Cursor) -> Generator[None, None, bool]:
-    """Move over reasoning between the opener and the call; return whether there was any."""
-    while not cursor.final and len(cursor.text) - cursor.position < _LONGEST_TAG:
-        if cursor.peek_now() not in ("", "<") or ">" in cursor.text[cursor.position :]:
-            break
-        yield
-    match = _thinks.match(cursor.text, cursor.position)
-    if match is None:
-        return False
-    closer = f"</{match[1]}>"
-    while (end := cursor.text.find(closer, match.end(), match.end() + _MOST_THINKING)) < 0:
-        if cursor.final or len(cursor.text) - match.end() > _MOST_THINKING:
-            raise NotACall("the reasoning before the call does not end")
-        yield
-        match = _thinks.match(cursor.text, cursor.position)
-        assert match is not None
-    cursor.position = end + len(closer)
-    return True
-
-
-class ToolsTag(Entry):
-    """`<tools>`: around a call it is a misspelt tag; around definitions it contains no calls."""
-
-    format = "tool_call_tags"
-    openers: tuple[str, ...] = ("<tools>",)
-
-    def __init__(self) -> None:
-        self._opener = Markers(self.openers)
-        self._end = Markers(("</tools>",))
-        self._closers = Markers(("</tools>", *_CLOSERS))
-        exact = frozenset(("name", "arguments", "id"))
-        self._body = JsonBody(stops=self._closers, bare=True, strict=True, single=True, members=exact)
-
-    def read(self, cursor: Cursor) -> Reader:
-        yield from cursor.expect(self._opener)
-        mark = cursor.begin()
-        try:
-            yield from self._read_call(cursor)
-        except (NotACall, BrokenCall):
-            cursor.quiet = None
-            cursor.return_to(mark)
-            closed = yield from run_to(cursor, self._end)
-            cursor.position += len("</tools>") if closed else 0
-            cursor.pass_as_text("a definition is not a call")
-
-    def _read_call(self, cursor: Cursor) -> Reader:
-        character = yield from cursor.peek()
-        if character != "{":
-            raise NotACall("no JSON object follows the opener")
-        call = yield from read_calls(cursor, self._body)
-        if call is None:
-            raise NotACall("no call follows the opener")
-        found, ahead = yield from cursor.look(self._closers)
-        if found is not None:
-            cursor.position += ahead + len(found)
-        elif cursor.final and cursor.position + ahead == len(cursor.text):
-            cursor.repair("closed_wrapper")
-        else:
-            raise NotACall("there is more than a call between the tags")
-        report(cursor, call)
-
-
 class LoneName(Entry):
     """A marker and a name with which the reply ends: a complete call, if the tool has no parameters.
 
@@ -242,28 +126,6 @@ class LoneName(Entry):
         cursor.position = len(cursor.text)
         cursor.repair("closed_wrapper")
         cursor.finish_call(name, {})
-
-
-class NameThenBraces(UnmarkedEntry):
-    """`get_weather{"city": "Oslo"}` as the whole message."""
-
-    format = "json_message"
-    start = re.compile(r"([^\W\d][\w.\-]{0,99})[ \t]*\{")
-    growing_start = re.compile(r"[^\W\d][\w.\-]{0,99}[ \t]*\Z")
-    _body = JsonBody(bare=True, gated=True)
-
-    def read(self, cursor: Cursor) -> Reader:
-        match = self.start.match(cursor.text, cursor.position)
-        if match is None or cursor.tools is None:
-            raise NotACall("no offered name before the braces")
-        name = match.group(1)
-        cursor.require_offered(name)
-        cursor.position = match.end() - 1
-        arguments = yield from read_object(cursor, self._body)
-        yield from _require_end(cursor)
-        cursor.repair("name_before_braces")
-        cursor.require_arguments(name, arguments)
-        cursor.finish_call(name, arguments)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dragoman.formats.improvised.entry import Definitions
 from dragoman.formats.plan import compile_entry
 from dragoman.formats.readers.python import MarkedCalls
 from dragoman.formats.template import THINK, Format
-from dragoman.formats.unmarked import JsonAnywhere, LoneName, NoisyTag, ToolsTag
+from dragoman.formats.unmarked import JsonAnywhere, LoneName
 
 
 def _plain_bars(*literals: str) -> dict[str, tuple[str, ...]]:
@@ -95,8 +96,7 @@ ROWS: tuple[Format, ...] = (
             for closer in ("</toolcall>", "</tool-call>", "</invoke>")
         },
         entries=(
-            NoisyTag("tool_call_tags", ("<tool_call>", "<toolcall>", "<tool-call>")),
-            ToolsTag(),
+            Definitions(),
             MarkedCalls("tool_call_tags", ("<tool_call>",), ("</tool_call>",), json=False),
         ),
         aliases=("toolcall",),

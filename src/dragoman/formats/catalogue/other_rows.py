@@ -34,12 +34,10 @@ from dragoman.formats.readers.lines import (
 )
 from dragoman.formats.readers.python import FencedCalls, ListedCalls, MarkedCalls, MessageCalls
 from dragoman.formats.template import THINK, Format
-from dragoman.formats.unmarked import FencedMessage, JsonAnywhere, NameThenBraces, NoisyTag, WholeMessage
+from dragoman.formats.unmarked import FencedMessage, JsonAnywhere, WholeMessage
 
 # --------------------------------------------------------------------------------------------------------------------
 # Labelled fences, and JSON without any marker.
-
-_FENCES = ("```tool_call", "```tool-call", "```toolcall", "```invoke")
 
 BARE_ROWS: tuple[Format, ...] = (
     Format(
@@ -63,7 +61,6 @@ BARE_ROWS: tuple[Format, ...] = (
         ),
         spellings={"```": ("</tool_call>", "</tool-call>", "</toolcall>")},
         opens_line=True,
-        entries=(NoisyTag("fenced_tool_call", _FENCES, ("```",), ends_line=True),),
         aliases=("markdown_fence",),
         family="I",
         models="local models, models behind routers",
@@ -92,7 +89,7 @@ BARE_ROWS: tuple[Format, ...] = (
         template="{calls}",
         template_is_read=False,
         single_is_bare=True,
-        entries=(WholeMessage("json_message"), FencedMessage("json_message"), NameThenBraces()),
+        entries=(WholeMessage("json_message"), FencedMessage("json_message")),
         aliases=("whole_json", "openai_json"),
         family="I",
         models="small models, Ollama's and MiniMax's tool_calls as text: the whole message is the call",

@@ -16,7 +16,7 @@ from dragoman.formats.notation import write_strict_json
 from dragoman.formats.plan import Plan
 from dragoman.formats.readers.python import ListedCalls
 from dragoman.formats.template import Format
-from dragoman.formats.unmarked import RESIDUE, JsonAnywhere, NameThenBraces, WholeMessage
+from dragoman.formats.unmarked import RESIDUE, JsonAnywhere, WholeMessage
 from dragoman.jsonschema.keywords import kinds_of
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Tool
@@ -27,8 +27,6 @@ from dragoman.types import JsonObject, Tool
 # A plain reply begins with a visible character and contains no marker of the format: no opener in any spelling, no tag
 # around calls or the thinking of its own models, no token that it drops. If the format reads calls from bare JSON, the
 # reply contains no `{`; if it reads lists of calls in Python, no `[`.
-
-_NEEDS_BRACE = (WholeMessage, JsonAnywhere, NameThenBraces)
 
 
 def reply(row: Format, plan: Plan, most: int | None) -> Node:
@@ -45,7 +43,7 @@ def reply(row: Format, plan: Plan, most: int | None) -> Node:
     for entry in (*plan.line_entries, *plan.message_entries):
         if isinstance(entry, ListedCalls):
             brackets += "["
-        elif isinstance(entry, _NEEDS_BRACE):
+        elif isinstance(entry, WholeMessage):
             brackets += "{"
         else:
             raise ConfigError(

@@ -14,6 +14,7 @@ from dragoman.args.tolerant import TolerantReader, repair
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.entities import decode_entities
 from dragoman.formats.envelope import ARGUMENT_KEYS, is_plain_text, properties_of, required_of, schema_of
+from dragoman.formats.intent import TYPE_NAMES
 from dragoman.formats.loose.calls import read_arguments as read_python
 from dragoman.formats.loose.calls import read_value
 from dragoman.formats.readers.arguments import single_parameter
@@ -42,10 +43,14 @@ class Arguments(Struct):
     """The last value has no end of its own: it is complete only if the wrapper, or the message, ends after it."""
 
 
-def fit(read: Arguments, tool: Tool) -> Arguments | None:
-    """Return the arguments coerced to the schema; None if they do not satisfy it, or name other parameters."""
+def fit(read: Arguments, tool: Tool, *, is_stated: bool) -> Arguments | None:
+    """Return the arguments coerced to the schema; None if they do not satisfy it, or name other parameters.
+
+    `is_stated`: an envelope has keys for the name and for the arguments. Then a tool may leave its parameters open.
+    """
     declared = {fold(name) for name in properties_of(tool)}
-    if any(fold(key) not in declared for key in read.values):
+    is_open = is_stated and "properties" not in (tool.parameters or {})
+    if not is_open and any(fold(key) not in declared for key in read.values):
         return None
     if tool.parameters and not fits_plainly(read.values, tool.parameters):
         coerced = coerce(read.values, tool.parameters)
@@ -62,14 +67,15 @@ _glue = re.compile(
     rf"""(?:
       \s++
     | :\d{{1,4}}\b
-    | ["'`*\]>|｜:,=;]
-    | ->
+    | ["'`*\]】>|｜:：,=;}}%]
+    | ->|→|⇒|=>
     | [ \t]?\((?:id:?\s?)?(?:call|toolu|id|chatcmpl)[\w\-]{{1,80}}\)
     | (?:id|call_id|tool_call_id)\s*[=:]\s*["']?[\w\-]{{1,80}}["']?
     | </{SIGIL}[\w.:\-]{{1,60}}\s*[|｜]{{0,2}}>
     | <\|[^|<>\s]{{1,40}}\|>
-    | <{SIGIL}(?:{_CONTAINERS})(?:\s+type\s*=\s*["']\w+["'])?\s*[|｜]{{0,2}}>
-    | ["'`*]*(?:{_CONTAINERS}|Action\ Input|Arguments|Parameters|Input|Args)["'`*]*\s*[:=]
+    | <{SIGIL}(?:{_CONTAINERS}|code)(?:\s+type\s*=\s*["']\w+["'])?\s*[|｜]{{0,2}}>
+    | ["'`*]*(?:{_CONTAINERS}|Action\ Input|Arguments|Parameters|Input|Args|参数|引数|매개변수|Argumentos
+        |Par[áâ]metros|Paramètres|Argumente|Eingabe|Argomenti|Parametri|Параметры|Аргументы)["'`*]*\s*[:：=]
     | (?:json|JSON|constrain|code)(?=\s*[{{<])
     | ```\w{{0,10}}\s
     )*+""",
@@ -77,6 +83,7 @@ _glue = re.compile(
 ).match
 _GLUE_LIMIT = 300
 _closing = re.compile(r"\s*</").match
+_code_ends = re.compile(r"\s*</code>").match
 _pair_starts = re.compile(rf"[\"'`*]*({_KEY})[\"'`*]*[ \t]*[=:]").match
 
 
@@ -85,10 +92,10 @@ def begins(text: str, position: int, tool: Tool, *, in_tag: bool) -> bool:
     if text.startswith("(", position) or (in_tag and _tag_ends(text, position) is not None):
         return True
     at = _skip_glue(text, position)
-    if text[at : at + 1] in ("{", "<"):
+    if text[at : at + 1] in ("{", "<") or text.find("<code>", position, at) >= 0:
         return True
     pair = _pair_starts(text, at)
-    if pair is not None and _declared(pair[1], tool) is not None:
+    if pair is not None and find_declared(pair[1], tool) is not None:
         return True
     return in_tag or (not required_of(tool) and at > position)
 
@@ -129,6 +136,8 @@ def _skip_glue(text: str, position: int) -> int:
 
 def _read_body(text: str, position: int, tool: Tool, closers: Closers, tag: str) -> Arguments | None:
     at = _skip_glue(text, position)
+    if text.find("<code>", position, at) >= 0:
+        return _read_code(text, at, tool, closers)
     character = text[at : at + 1]
     if character == "{":
         return _read_json(text, at, tool)
@@ -144,6 +153,18 @@ def _read_body(text: str, position: int, tool: Tool, closers: Closers, tag: str)
     if tag:
         return _read_text(text, position, tool, closers, tag)
     return None if required_of(tool) else Arguments({}, position, "none")
+
+
+def _read_code(text: str, position: int, tool: Tool, closers: Closers) -> Arguments | None:
+    """Read NAME<code>...</code>: the arguments, the call in Python, or the only required string."""
+    if text.startswith(tool.name, position) and text.startswith("(", position + len(tool.name)):
+        position += len(tool.name)
+    read = _read_body(text, position, tool, closers, "")
+    if read is None or read.notation == "none":
+        return _read_text(text, position, tool, closers, "code")
+    ended = _code_ends(text, read.end)
+    read.end = read.end if ended is None else ended.end()
+    return read
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -169,7 +190,9 @@ def read_closed(text: str, position: int) -> tuple[Any, int, list[str]] | None:
 
 def _read_json(text: str, position: int, tool: Tool) -> Arguments | None:
     read = read_closed(text, position)
-    if read is None or not isinstance(read[0], dict):
+    if read is None:
+        return _read_enclosed(text, position + 1, tool, "}")
+    if not isinstance(read[0], dict):
         return None
     value, end, repairs = read
     declared = properties_of(tool)
@@ -187,7 +210,7 @@ def _read_python(text: str, position: int, tool: Tool) -> Arguments | None:
     except Unreadable:
         rest = text[position:].rstrip()
         if not rest.endswith(_ENDS):
-            return None
+            return _read_enclosed(text, position, tool, ")")
         try:
             read = read_python(rest + ")", 0, tool)
         except Unreadable:
@@ -195,8 +218,26 @@ def _read_python(text: str, position: int, tool: Tool) -> Arguments | None:
         if read is not None:
             read.end, repairs = position + len(rest), ["closed_wrapper"]
     if read is None or "expression_as_text" in read.repairs:
-        return None
+        return _read_enclosed(text, position, tool, ")")
     return Arguments(read.arguments, read.end, "python", [*read.repairs, *repairs])
+
+
+def _read_enclosed(text: str, position: int, tool: Tool, closer: str) -> Arguments | None:
+    """Read (key=value, value) or {key: value, value}: a value without quotes that contains a comma.
+
+    Nothing that is a variable or an expression in a program contains a comma that no bracket encloses.
+    """
+    read = read_pairs(text, _blank_run(text, position), tool)
+    if read is None:
+        return None
+    texts = [value for value in read.values.values() if isinstance(value, str) and "," in value]
+    pieces = [part.strip() for value in texts for part in value.split(",")]
+    if not pieces or any(find_declared(part, tool) or part in TYPE_NAMES for part in pieces):
+        return None  # the names of parameters and types belong to a signature
+    end = _blank_run(text, read.end)
+    if not text.startswith(closer, end):
+        return None
+    return Arguments(read.values, end + 1, "python", [*read.repairs, "unquoted_value"])
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -229,9 +270,9 @@ def read_attributes(text: str, position: int, tool: Tool) -> tuple[JsonObject, i
             if end < 0:
                 return None
             key, raw, position = long[1], text[long.end() : end], end + 1
-        name = _declared(key, tool)
+        name = find_declared(key, tool)
         if name is not None:
-            values[name] = _typed(decode_entities(raw), tool, name)
+            values[name] = read_typed(decode_entities(raw), tool, name)
         elif key in ARGUMENT_KEYS and raw.lstrip().startswith("{"):
             inner = _read_json(decode_entities(raw), decode_entities(raw).index("{"), tool)
             if inner is None:
@@ -319,7 +360,9 @@ def read_elements(text: str, position: int, tool: Tool, closers: Closers) -> Arg
                 return None
             repairs.append("closed_wrapper")
             raw = text[start : stop.start()]
-            end = stop.end() if stop[0].startswith("</") else stop.start()
+            # The opener instead of the closer: <key>value<key>
+            is_end = stop[0].startswith("</") or stop[0] == text[at:start].strip()
+            end = stop.end() if is_end else stop.start()
         else:
             raw, end = text[start : closed.start()], closed.end()
         if key in values:
@@ -339,12 +382,12 @@ def _open_item(text: str, position: int, tool: Tool) -> tuple[str, str, int] | N
     """Return the argument that an element holds, the word of the tag that ends it, and the start of its value."""
     keyed = _keyed_value(text, position)
     if keyed is not None:
-        key = _declared(keyed[2], tool)
+        key = find_declared(keyed[2], tool)
         return None if key is None else (key, keyed[3], keyed.end())
     found = _item(text, position)
     if found is None:
         return None
-    key = _declared(found[2] or found[3] or found[1], tool)
+    key = find_declared(found[2] or found[3] or found[1], tool)
     return None if key is None else (key, found[1], found.end())
 
 
@@ -353,11 +396,11 @@ def _element_value(raw: str, tool: Tool, key: str, repairs: list[str]) -> Any:
     if "\n" not in raw:
         raw = raw.strip()
     if raw.lstrip().startswith("<![CDATA[") and raw.rstrip().endswith("]]>"):
-        return _typed(raw.strip()[9:-3], tool, key)
+        return read_typed(raw.strip()[9:-3], tool, key)
     if "&" in raw and (plain := decode_entities(raw)) != raw:
         repairs.append("decoded_entities")
         raw = plain
-    return _typed(raw, tool, key)
+    return read_typed(raw, tool, key)
 
 
 def _read_text(text: str, position: int, tool: Tool, closers: Closers, tag: str) -> Arguments | None:
@@ -390,7 +433,7 @@ def read_pairs(text: str, position: int, tool: Tool) -> Arguments | None:
     at = position
     while len(values) < MOST_PAIRS:
         pair = _pair_starts(text, at)
-        key = None if pair is None else _declared(pair[1], tool)
+        key = None if pair is None else find_declared(pair[1], tool)
         if pair is None or key is None or key in values:
             break
         start = _blank_run(text, pair.end())
@@ -421,10 +464,12 @@ def _read_pair_value(text: str, start: int, tool: Tool, key: str) -> tuple[Any, 
         return value, end, False
     scalar = _scalar(text, start)
     if scalar is not None:
-        return _typed(scalar[0], tool, key), scalar.end(), False
+        return read_typed(scalar[0], tool, key), scalar.end(), False
     end = _bare_end(text, start, tool, key)
     raw = text[start:end].rstrip().rstrip(",;")
-    return (_typed(raw, tool, key), start + len(raw), True) if raw else None
+    if not raw or (raw[-1] in "\"'" and raw.count(raw[-1]) % 2):
+        return None  # the quote belongs to something around the pair
+    return read_typed(raw, tool, key), start + len(raw), True
 
 
 def _bare_end(text: str, start: int, tool: Tool, key: str) -> int:
@@ -458,7 +503,7 @@ def _key_pattern(names: tuple[str, ...]) -> re.Pattern[str]:
 # Keys and values according to the schema.
 
 
-def _declared(key: str, tool: Tool) -> str | None:
+def find_declared(key: str, tool: Tool) -> str | None:
     """Return the parameter that a key names."""
     properties = properties_of(tool)
     if key in properties:
@@ -468,36 +513,8 @@ def _declared(key: str, tool: Tool) -> str | None:
     return same[0] if len(same) == 1 else None
 
 
-def _typed(raw: str, tool: Tool, key: str) -> Any:
+def read_typed(raw: str, tool: Tool, key: str) -> Any:
+    """Return the value that a text without quotes is, according to the schema of its parameter."""
     schema = schema_of(tool, key)
     text = raw if is_plain_text(schema) else raw.strip()
     return read_text(text, schema, root=tool.parameters).value
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Values that make a call an example.
-
-PROSE_TAGS = frozenset(
-    re.findall(
-        r"\w+",
-        "a abbr article aside b blockquote body br button center cite code dd del details div dl dt em example "
-        "examples figure font footer form h1 h2 h3 h4 h5 h6 head header hr html i img ins kbd label li link main "
-        "mark meta nav ol p pre q quote s samp script section small span strike strong style sub summary sup svg "
-        "table tbody td th thead title tr tt u ul var video ",
-    )
-)
-"""Tags of HTML and of prose. They are not the markup of a call."""
-_placeholder = re.compile(
-    r"<{1,3}([A-Za-z][\w \-./]{0,60})>{1,3}|\.{3}|…|\[[A-Za-z]+(?:[ _][A-Za-z]+)*\]|\{\{?\s*[A-Za-z_][\w .]{0,60}\}?\}"
-    r"|\$[A-Z][A-Z_]+|(?i:your)[_\-]\w+|MY_[A-Z_]+|[A-Z][A-Z_]+_HERE|\?{2,}"
-)
-_DEEPEST = 4
-
-
-def has_placeholder(value: Any, depth: int = 0) -> bool:
-    """Whether a value, or a part of it, stands for another one: <path>, ..., YOUR_QUERY, $CITY, [city], {id}."""
-    if isinstance(value, str):
-        found = _placeholder.fullmatch(value.strip()) if len(value) < 200 else None
-        return found is not None and (found[1] or "").lower() not in PROSE_TAGS
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return depth < _DEEPEST and any(has_placeholder(each, depth + 1) for each in inner)

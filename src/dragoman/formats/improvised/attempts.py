@@ -24,6 +24,14 @@ _wrappers = re.compile(
     rf"|<{SIGIL}(?:invoke|function|parameter)[ =][^<>\n]{{1,100}}>",
     re.IGNORECASE,
 ).finditer
+_functools = re.compile(r"functools\[\s*\{").finditer
+_stated = re.compile(
+    rf"""["'](?:{"|".join(NAME_KEYS)})["']\s*:\s*["']([^\W\d][\w.\-]{{0,99}})["']\s*,
+        \s*["'](?:{"|".join(ARGUMENT_KEYS)})["']\s*:""",
+    re.VERBOSE,
+).search
+_lone_command = re.compile(r"\s*[@/!$|]{1,2}[ \t]?([^\W\d][\w.\-]*)[ \t]+\S[^\n]*\s*\Z").match
+_list_begins = re.compile(r"[ \t]*\[\s*([^\W\d][\w.\-]*)\(").match
 _words = re.compile(r"[^\W\d][\w.\-]*").finditer
 _code_spans = re.compile(r"\s*(?:`[^`\n]+`\s*)+").fullmatch
 _schema = re.compile(r"""["']description["']\s*:|["']properties["']\s*:\s*\{""").search
@@ -44,7 +52,8 @@ def find_attempts(text: str, tools: Toolset, is_taken: Callable[[tuple[int, int]
     offered = OfferedNames(tools)
     found: list[Attempt] = []
     end = 0
-    all_found = [*_named(text, offered, is_taken), *_marked(text, offered)] if tools.is_mentioned(text) else []
+    named = _named(text, offered, is_taken) if tools.is_mentioned(text) else ()
+    all_found = [*named, *_marked(text, offered)]
     for attempt in sorted(all_found, key=lambda one: one.span):
         if attempt.span[0] >= end and not is_taken(attempt.span):
             found.append(attempt)
@@ -72,13 +81,18 @@ def _named(text: str, offered: OfferedNames, is_taken: Callable[[tuple[int, int]
 
 def _marked(text: str, offered: OfferedNames) -> Iterator[Attempt]:
     """Tags and tokens that models put around calls, with an offered name near them."""
-    if "<" not in text and "[T" not in text and "[t" not in text:
+    has_functools = "functools[" in text
+    if "<" not in text and "[T" not in text and "[t" not in text and not has_functools:
         return
-    for wrapper in _wrappers(text):
+    for wrapper in (*_wrappers(text), *(_functools(text) if has_functools else ())):
         near = text[wrapper.start() : wrapper.end() + _NEAR]
         name = next((tool.name for word in _words(near) if (tool := offered.find(word[0])) is not None), None)
+        span = (wrapper.start(), _end_of_line(text, wrapper.end()))
+        unknown = _stated(near) if name is None and wrapper.start() == _start_of_line(text, wrapper.start()) else None
         if name is not None:
-            yield Attempt(name, (wrapper.start(), _end_of_line(text, wrapper.end())), "its markup cannot be read")
+            yield Attempt(name, span, "its markup cannot be read")
+        elif unknown is not None and not _is_definition(text, wrapper.start()):
+            yield Attempt(unknown[1], span, f"there is no tool named {unknown[1]!r}")
 
 
 def _is_definition(text: str, at: int) -> bool:
@@ -87,10 +101,20 @@ def _is_definition(text: str, at: int) -> bool:
 
 
 def _in_message(text: str, offered: OfferedNames) -> Iterator[Attempt]:
-    """What is a near miss only if it is the whole message."""
+    """What is a near miss only if it is the whole message, or its first or last line."""
     start = len(text) - len(text.lstrip())
+    for at in sorted({start, text.rstrip().rfind("\n") + 1}):
+        listed = _list_begins(text, at)
+        tool = offered.find(listed[1]) if listed is not None else None
+        if tool is not None:
+            yield Attempt(tool.name, (at, _end_of_line(text, at)), "its arguments cannot be read")
     if text.startswith("{", start):
         yield from _unnamed(text, start, offered)
+        return
+    command = _lone_command(text)
+    tool = offered.find(command[1]) if command is not None and not command[1].isalpha() else None
+    if tool is not None:
+        yield Attempt(tool.name, (start, len(text)), "it has a name and no arguments with keys")
         return
     name, _, rest = text.strip().partition("\n")
     spans = _code_spans(text)
@@ -121,6 +145,12 @@ def _fits_a_tool(value: JsonObject, offered: OfferedNames) -> bool:
     return any(
         required_of(tool) and set(required_of(tool)) <= value.keys() <= properties_of(tool).keys() for tool in tools
     )
+
+
+def _start_of_line(text: str, position: int) -> int:
+    """Return the first character of a line that is not a blank."""
+    start = text.rfind("\n", 0, position) + 1
+    return start + len(text[start:position]) - len(text[start:position].lstrip())
 
 
 def _end_of_line(text: str, position: int) -> int:

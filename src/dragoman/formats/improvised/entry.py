@@ -8,37 +8,40 @@ from dragoman.formats.cursor import IMPROVISED, Cursor, Markers, NotACall, Reade
 from dragoman.formats.improvised.reader import LABEL_SET, ImprovisedReader, begins_pairs, match_label, needs_marks
 from dragoman.formats.json_reader import run_to
 from dragoman.formats.loose.candidates import Found, OfferedNames
-from dragoman.formats.template import NamedLine
+from dragoman.formats.template import Entry, NamedLine
 from dragoman.toolset import Toolset
 
 _nonce_opener = re.compile(r"<tool_call\s+id\s*=").match
 _growing_nonce_opener = re.compile(
     r"<(?:t(?:o(?:o(?:l(?:_(?:c(?:a(?:l(?:l(?:\s+(?:i(?:d\s*)?)?)?)?)?)?)?)?)?)?)?)?\Z"
 ).match
-_GATE = r"[@/!$|｜\[{<]|```|~~~|&[lq#]|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
+_GATE = (
+    r"[@/!$|｜\[{<»【]|%%|::|```|~~~|&[lq#]|[\u203a\u2190-\u2bff\U0001f300-\U0001faff]"
+    r"|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
+)
 _gate = re.compile(_GATE).match
-_growing_gate = re.compile(r"(?:`{1,2}|~{1,2}|&|[^\W\d][\w.\-:]{0,200}[ \t]{0,200}(?:to?)?)\Z").match
+_growing_gate = re.compile(r"(?:`{1,2}|~{1,2}|&|%|:|[^\W\d][\w.\-:]{0,200}[ \t]{0,200}(?:to?)?)\Z").match
 _python_list = re.compile(r"\[[^\W\d][\w.\\]*\(").match
 """Matches the beginning of a list of calls in Python, which other formats read."""
 _LABELS = "|".join(sorted(LABEL_SET, key=len, reverse=True))
 _FIRST = "".join(sorted({label[0] + label[0].upper() for label in LABEL_SET}))
 _line_marks = re.compile(
     rf"""\n[ \t]*+(?!\s)(?:
-      [@/!$|｜<] | &[lq#] | \{{\{{
+      [@/!$|｜<»] | %% | :: | &[lq#] | \{{\{{
     | \[(?: \[ | [ \t\r\n]+[^\s{{"'\d\-\]] | (?![^\W\d][\w.\\]*\()[^\W\d_] )
     | (?:`{{3}}|~{{3}})(?!(?:python|py|json|javascript|js|bash|sh|text|xml|html|java|sql|yaml)?[ \t]*\r?(?:\n|\Z))
     | [\u2000-\U0010ffff]
     | [^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)
     | [^\W\d][\w.\-]*+[:/][^\W\d]
-    | (?=[{_FIRST}])(?i:(?:(?:{_LABELS})\b[ \t]*){{1,3}}[:=\]|>}}"'])
+    | (?=[{_FIRST}])(?i:(?:(?:{_LABELS})\b[ \t]*){{1,3}}[:：=\]|>}}"'])
     )""",
     re.VERBOSE,
 ).search
 """Finds the beginning of a line that makes a call a marked one. It begins with a literal, so the search is fast."""
 _MARKED_GATE = (
-    r"[@/!$|｜<]|&[lq#]|\{\{|\[(?!\s*[{'\d\-\]])|(?:`{3}|~{3})(?=[`~]*[ \t]?[\w\-.:])"
-    r"|[\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)|[^\W\d][\w.\-]*+:[^\W\d]"
-    rf"|(?=[{_FIRST}])(?i:(?:(?:{_LABELS})\b[ \t]*){{1,3}}[:=\]|>}}\"'(\n])"
+    r"[@/!$|｜<»【]|%%|::|&[lq#]|\{\{|\[(?!\s*[{'\d\-\]])|(?:`{3}|~{3})(?=[`~]*[ \t]?[\w\-.:])"
+    r"|[\u203a\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)|[^\W\d][\w.\-]*+:[^\W\d]"
+    rf"|(?=[{_FIRST}])(?i:(?:(?:{_LABELS})\b[ \t]*){{1,3}}[:：=\]】|>}}%\"'(\n])"
 )
 """Of the lines that the gate finds, those that markup, a label or a sigil makes a call."""
 _nonce_end = Markers(["</tool_call>"])
@@ -59,7 +62,7 @@ class Improvised(NamedLine):
     format = IMPROVISED
     line_gate = _GATE
     marked_gate = _MARKED_GATE
-    line_characters = "@/!$|｜[<{&`~"
+    line_characters = "@/!$|｜[<{&`~»%:"
     line_labels = LABEL_SET
     match_label = staticmethod(match_label)
 
@@ -68,7 +71,7 @@ class Improvised(NamedLine):
         """Calls without markup are left to the loose scanner, which sees the whole text."""
         self.may_occur = _has_marks if marked_only else None
 
-    def _reader(self, cursor: Cursor, tools: Toolset) -> ImprovisedReader:
+    def _reader(self, cursor: Cursor, tools: Toolset | None) -> ImprovisedReader:
         if cursor.improvised is None:
             cursor.improvised = ImprovisedReader(OfferedNames(tools), marked_only=self._marked_only)
         reader: ImprovisedReader = cursor.improvised
@@ -95,8 +98,6 @@ class Improvised(NamedLine):
         )
 
     def read(self, cursor: Cursor) -> Reader:
-        if cursor.tools is None:
-            raise NotACall("no tools to compare names with")
         if (yield from cursor.try_match(_nonce_opener, _growing_nonce_opener)) is not None:
             yield from self._pass_wrapper(cursor)
             return
@@ -133,7 +134,41 @@ class Improvised(NamedLine):
         return reader.begins(cursor.text, cursor.position, final=cursor.final, is_first=is_first)
 
 
-_may_be_call = re.compile(r"\s*(?:[{\[\"`]|[\w.\-:]+[ \t]*[({])").match
+class Definitions(Entry):
+    """`<tools>`: an improvised call may be in it. Otherwise it holds definitions, and nothing in it is a call."""
+
+    format = IMPROVISED
+    openers = ("<tools>",)
+    _opener, _closer = Markers(openers), Markers(("</tools>",))
+
+    def __init__(self) -> None:
+        self._calls = Improvised()
+
+    def read(self, cursor: Cursor) -> Reader:
+        mark = cursor.begin()
+        try:
+            if not cursor.begins_line:
+                raise NotACall("it does not begin a line")
+            yield from self._calls.read(cursor)
+        except NotACall:
+            cursor.return_to(mark)
+            yield from cursor.expect(self._opener)
+            if (yield from run_to(cursor, self._closer)):
+                yield from cursor.expect(self._closer)
+            self._report_unknown(cursor, cursor.since(mark))
+
+    def _report_unknown(self, cursor: Cursor, block: str) -> None:
+        """Report a call of a tool that is not offered; anything else between the tags is text."""
+        reader = ImprovisedReader(OfferedNames(None))
+        begins = block.endswith("</tools>") and reader.begins(block, 0, final=True, is_first=False)
+        calls = reader.read(block, 0, is_first=False) if begins else []
+        if len(calls) != 1 or cursor.find_tool(calls[0].name) is not None:
+            cursor.pass_as_text("a definition is not a call")
+            return
+        cursor.finish_call(calls[0].name, calls[0].arguments.values)
+
+
+_may_be_call = re.compile(r"\s*(?:[{\[\"`*#\-]|\w+[ \t]?[:：]|[\w.\-:]+[ \t]*[({])").match
 
 
 def read_message(text: str, tools: Toolset | None) -> list[Found]:

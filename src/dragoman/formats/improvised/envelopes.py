@@ -8,15 +8,17 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.formats.improvised.arguments import Arguments, read_closed
+from dragoman.formats.improvised.arguments import Arguments, find_declared, read_closed, read_typed
 from dragoman.formats.loose.calls import ARGUMENT_KEYS, NAME_KEYS, ObjectCall, as_arguments, read_object, read_value
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.types import JsonObject, Tool
 
 _LOOK_AHEAD = 600
 _MOST_CALLS = 64
-_object_begins = re.compile(r"(?:\[\s*)?\{\s*(?:[\"'“`]|//|/\*|\w)").match
-_object_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*/?)?\Z").match
+_object_begins = re.compile(r"(?:\[\s*)?\{\s*(?:[\"'“`]|//|/\*|\w)|\[\s*[\"'][^\W\d][\w.\-:/]{0,99}[\"']\s*,").match
+_object_may_begin = re.compile(
+    r"(?:\[\s*)?(?:\{\s*/?)?\Z|\[\s*[\"'](?:[^\W\d][\w.\-:/]{0,99}(?:[\"']\s{0,100})?)?\Z"
+).match
 _quoted = re.compile(r"""["'“`]([^\W\d][\w.\-:/]{0,99})["'”`]""").finditer
 _name_and_object = re.compile(
     rf"""\{{\s*(?:["']?(?:{"|".join((*NAME_KEYS, "type"))})["']?\s*[:=]\s*)?
@@ -24,6 +26,10 @@ _name_and_object = re.compile(
         (?:["']?(?:{"|".join(ARGUMENT_KEYS)})["']?\s*[:=]?\s*)?(?=\{{)""",
     re.VERBOSE,
 ).match
+_STATED = frozenset(("name", "arguments", "id"))
+"""The keys of a call whose tool nobody offered. An object with other keys may be a definition."""
+_talks = re.compile(r"example|sample|schema|definition|expect|result|output|previous|history|tools\Z", re.I).search
+"""Finds keys of objects that show a call and do not make it."""
 _ends_object = re.compile(r"\s*\}").match
 
 
@@ -76,7 +82,7 @@ def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stat
 def _read_damaged(text: str, position: int, offered: OfferedNames) -> list[Stated]:
     """Read an object that is no JSON, because the key between the name and the arguments, or its colon, is missing."""
     named = _name_and_object(text, position)
-    tool = offered.find(named[1]) if named is not None else None
+    tool = offered.find(named[1]) if named is not None and not offered.open else None
     if named is None or tool is None:
         return []
     read = read_closed(text, named.end())
@@ -89,15 +95,42 @@ def _read_damaged(text: str, position: int, offered: OfferedNames) -> list[State
 def _calls_of(value: Any, offered: OfferedNames, depth: int) -> list[ObjectCall]:
     """Return the calls that a value states. A list counts only if each of its items is a call."""
     if isinstance(value, list):
+        items = _by_items(value, offered)
+        if items is not None:
+            return [items]
         found = [_calls_of(item, offered, depth + 1) for item in value] if depth < 3 else []
         return [call for calls in found for call in calls] if all(found) else []
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or (offered.open and not (value.keys() <= _STATED and "arguments" in value)):
         return []
     stated = read_object(value, offered) or _by_value(value, offered)
     if stated is not None:
         return [stated]
-    lists = [inner for inner in value.values() if isinstance(inner, list) and inner and isinstance(inner[0], dict)]
-    return _calls_of(lists[0], offered, depth + 1) if len(lists) == 1 and depth < 3 else []
+    if depth >= 3 or any(_talks(key) for key in value):
+        return []
+    values: list[Any] = list(value.values())
+    lists: list[Any] = [each for each in values if isinstance(each, list) and each and isinstance(each[0], dict)]
+    inner = lists or [each for each in values if isinstance(each, dict)]
+    return _calls_of(inner[0], offered, depth + 1) if len(inner) == 1 else []
+
+
+_pair = re.compile(r"\s*([^\W\d][\w.\-]{0,99})\s*[=:]\s*(.*)\Z", re.DOTALL).match
+
+
+def _by_items(value: list[Any], offered: OfferedNames) -> ObjectCall | None:
+    """Read ["NAME", "key=value", ...] or ["NAME", {...}]: a list that begins with an offered name."""
+    tool = offered.find(value[0]) if len(value) > 1 and isinstance(value[0], str) and not offered.open else None
+    if tool is None:
+        return None
+    if len(value) == 2 and isinstance(value[1], dict):
+        return ObjectCall(tool, value[1], ["call_as_list"])
+    arguments: JsonObject = {}
+    for item in value[1:]:
+        pair = _pair(item) if isinstance(item, str) else None
+        key = find_declared(pair[1], tool) if pair is not None else None
+        if pair is None or key is None or key in arguments:
+            return None
+        arguments[key] = read_typed(pair[2], tool, key)
+    return ObjectCall(tool, arguments, ["call_as_list", "key_value_pairs"])
 
 
 def _by_value(value: JsonObject, offered: OfferedNames) -> ObjectCall | None:

@@ -20,18 +20,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.formats.improvised.arguments import (
-    PROSE_TAGS,
-    SIGIL,
-    Arguments,
-    Closers,
-    begins,
-    fit,
-    has_placeholder,
-    read_after,
-)
+from dragoman.formats.improvised.arguments import SIGIL, Arguments, Closers, begins, fit, read_after
 from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
 from dragoman.formats.improvised.source import Sources, escaped_start
+from dragoman.formats.intent import PROSE_TAGS, has_placeholder
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import match_name
 from dragoman.toolset import has_namespace
@@ -49,16 +41,26 @@ LABELS = (
     "action", "name", "tool_name", "function_name", "commentary", "assistant", "assistantcommentary", "analysis",
     "channel", "to", "recipient", "default_api", "api", "json", "use", "request", "type", "command", "tool_request",
     "begin", "start",
+    # The same words in other languages
+    "工具", "调用", "调用工具", "工具调用", "函数", "函数调用", "ツール", "関数", "도구", "함수", "herramienta",
+    "función", "acción", "llamada", "ferramenta", "função", "chamada", "werkzeug", "funktion", "aufruf", "outil",
+    "fonction", "appel", "strumento", "funzione", "инструмент", "функция", "вызов",
 )
 # fmt: on
 LABEL_SET = frozenset(LABELS)
 _NOT_A_MARK = frozenset(("json", "type", "name"))
 _CALL_LABELS = LABEL_SET - _NOT_A_MARK
+_LABEL_WORDS = "|".join(sorted(LABELS, key=len, reverse=True))
 match_label = re.compile(
-    rf"(?:(?:{'|'.join(sorted(LABELS, key=len, reverse=True))})\b[ \t]*){{1,3}}"
-    r"(?:[:=](?P<blank>[ \t]*)|(?=[\]|>}\"'(\n]))",
+    rf"(?:(?:{_LABEL_WORDS})\b[ \t]*){{1,3}}"
+    r"(?:[:：=](?P<blank>[ \t*]*)|(?=[\]】|>}%\"'(\n]|:\*))",
     re.IGNORECASE,
 ).match
+_heading = re.compile(
+    rf"(?:#{{1,6}}|[-*]|\*{{2,3}})[ \t]*(?=(?:{_LABEL_WORDS})\b)|\*{{2,3}}(?=\w)", re.IGNORECASE
+).match
+"""Matches the markup of a heading, a list or bold text before a label, at the beginning of a message."""
+_doubled = re.compile(rf"(?:%{{2,3}}|:{{2,3}})[ \t]*(?=(?:{_LABEL_WORDS})\b)|%{{2,3}}", re.IGNORECASE).match
 _bracket_word = re.compile(r"[A-Za-z_]{2,20}:?[ \t]+").match
 _blank = re.compile(r"[ \t\r]*(?:\n[ \t\r]*){0,2}").match
 _token = re.compile(r"<[|｜][^|｜<>\n]{1,60}[|｜]>").match
@@ -73,10 +75,12 @@ _named_attribute = re.compile(
 ).match
 _suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
 _fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*\r?\n").match
+_markup_begins = re.compile(r"<|\[(?!\s*[\"'][^\W\d][\w.\-]*[\"']\s*,)").match
+_list_may_begin = re.compile(r"(?:\[[^,{(]*)?\Z").match
 _name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
 _unmarked = re.compile(r"""\{(?!\{)|\[\s*[{"']|(?:\[\s+)?[^\W\d][\w.\-\\]*[ \t]?\(""").match
 """Matches the beginnings of lines that only a closing tag can make a marked call."""
-_NEUTRAL = "]:=>\"'`,(~|｜"
+_NEUTRAL = "]】}*:=>\"'`,(~|｜"
 _content_tag = re.compile(r"result|response|output|observation|think|thought|reason", re.IGNORECASE).search
 """Matches tags around results and reasoning, in which a call does not count."""
 _LONGEST_TAG = 300
@@ -104,8 +108,17 @@ class _Head(Struct):
     is_first: bool
     marked: bool = False
     fence: str = ""
+    is_inner_fence: bool = False
+    """The fence is inside a wrapper, and its label says nothing about a call."""
+    has_tag: bool = False
+    """A tag is open."""
+    tag: str = ""
+    """The word of the innermost tag that has no name of a tool."""
     words: int = 0
     """How many more plain words may be inside the bracket of a label."""
+    may_speak: bool = False
+    """A tag or a fence for calls is open, in which a model may say something before the call."""
+    has_spoken: bool = False
 
 
 class _Name(Struct, frozen=True):
@@ -180,6 +193,8 @@ class ImprovisedReader:
 
     def __init__(self, offered: OfferedNames, *, marked_only: bool = False) -> None:
         self._offered = offered
+        self._is_open = offered.open
+        """No tools were given: only an object that states its name, in a wrapper for calls, can be a call."""
         self._marked_only = marked_only
         self._work = Work()
         self._sources = Sources()
@@ -289,34 +304,64 @@ class ImprovisedReader:
         if not stated:
             return []
         last, head = stated[-1].arguments, name.head
+        if not head.fence and _fence_after(text, name.end) is not None:
+            head.fence = "```"
         end = _skip_closers(text, last.end, head) if head.marked or head.fence else _skip_tags(text, last.end)
-        if last.notation == "text" and text[end:].strip():
-            return []  # an element with a plain word as its name is a call only at the end
-        if last.is_open and end == last.end and text[end:].strip():
-            return []
-        if head.fence and not head.marked and text[end - 1 : end] != head.fence[0]:
-            return []  # the fence is open, so the message may go on
-        if not head.marked and _closes_call(text, last.end):
-            if text[end:].strip() and not (follows_call and self._continues(text, end)):
-                return []  # without an opener, only calls around it and the end of the message show what was meant
-            head.marked = True
-        if not _ends_line(text, end) and not self._continues(text, end):
+        if not self._is_over(text, end, head, last) or not self._is_alone(text, end, head, last, follows_call):
             return []
         region = _region(text, end, head, last, stated[-1].tool)
         if region is None or (self._marked_only and region != "marked" and last.notation in _SCANNED):
             return []
-        if not all(fit(one.arguments, one.tool) and not has_placeholder(one.arguments.values) for one in stated):
+        is_stated = name.tool is None and head.marked
+        if not all(
+            fit(one.arguments, one.tool, is_stated=is_stated) and not has_placeholder(one.arguments.values)
+            for one in stated
+        ):
             return []
+        if region == "message":
+            end = len(text)  # the blanks after a message that is a call say nothing
+        for one in stated:
+            one.arguments.repairs += _describe(text, name, one.arguments)
         ends = [one.arguments.end for one in stated[:-1]] + [end]
         return [
             ImprovisedCall(one.tool.name, one.arguments, edge, region) for one, edge in zip(stated, ends, strict=True)
         ]
+
+    def _is_over(self, text: str, end: int, head: _Head, last: Arguments) -> bool:
+        """Whether the call is complete. If only its closing tag is missing, report the repair."""
+        if last.is_open and end == last.end and text[end:].strip():
+            return False
+        if head.fence and not head.marked and text[end - 1 : end] != head.fence[0]:
+            return False  # the fence is open, so the message may go on
+        if head.has_spoken and _end_of_wrapper(text, last.end, head) is None:
+            return False
+        if _lacks_end(text, end, head, last):
+            if last.notation == "none" or self._has_more(text, end, head):
+                return False  # the arguments may have been cut off, or the wrapper contains more than a call
+            last.repairs.append("closed_wrapper")
+        return True
+
+    def _is_alone(self, text: str, end: int, head: _Head, last: Arguments, follows_call: bool) -> bool:
+        """Whether nothing but calls is on the lines of the call. A closing tag without an opener marks it as well."""
+        if last.notation == "text" and text[end:].strip():
+            return False  # an element with a plain word as its name is a call only at the end
+        if not head.marked and _closes_call(text, last.end):
+            if text[end:].strip() and not (follows_call and self._continues(text, end)):
+                return False  # without an opener, only calls around it and the end of the message show what was meant
+            head.marked = True
+        return _ends_line(text, end) or self._continues(text, end)
 
     def _read_arguments(self, text: str, name: _Name) -> list[Stated]:
         if name.tool is None:
             return read_envelopes(text, name.end, self._offered)
         read = read_after(text, name.end, name.tool, self._work.closers, in_tag=name.in_tag, tag=name.tag)
         return [] if read is None else [Stated(name.tool, read)]
+
+    def _has_more(self, text: str, end: int, head: _Head) -> bool:
+        """Whether the wrapper ends later, and what is between the call and its end is not another call."""
+        if not head.tag or self._continues(text, end):
+            return False
+        return self._work.closers.find(text, head.tag, end) is not None
 
     def _continues(self, text: str, position: int) -> bool:
         """Whether another call begins on the same line."""
@@ -345,7 +390,7 @@ class ImprovisedReader:
                 found = self._take_word(text, head, final=final)
             if found is not None:
                 return found
-            if head.position == position:
+            if head.position == position and not _skip_words(text, head, final=final):
                 return None
         return None
 
@@ -356,16 +401,20 @@ class ImprovisedReader:
         if fence is None or _content_tag(fence[2]) is not None:
             return None
         tool = self._labelled(fence[2])
+        if not final and len(text) - fence.end() < _LONGEST_LABEL and _list_may_begin(text, fence.end()) is not None:
+            raise _More
         if fence[2].lower() in _CALL_LABELS or tool is not None:
-            head.marked = True
-        elif not head.marked and (not head.is_first or text[fence.end() : fence.end() + 1] in "<["):
+            head.marked = head.may_speak = True
+        elif not head.marked and (not head.is_first or _markup_begins(text, fence.end()) is not None):
             return None  # the parser reads the markup inside the fence
+        else:
+            head.is_inner_fence = head.marked
         head.fence, head.position = fence[1], fence.end()
         return None if tool is None else self._check(text, head, tool, fence.end(), final=final)
 
     def _labelled(self, label: str) -> Tool | None:
         """Return the tool that the label of a fence names."""
-        name = label.rpartition(":")[2]
+        name = "" if self._is_open else label.rpartition(":")[2]
         return self._offered.find(name) if name and self._offered.may_begin(name) else None
 
     def _take_tag(self, text: str, head: _Head, *, final: bool) -> _Name | None:
@@ -379,15 +428,16 @@ class ImprovisedReader:
         word = _tag_word(text, position)
         if word is None or _is_prose_tag(word):
             return None
-        for written, end in self._names_in_tag(text, position, word):
+        for written, end in () if self._is_open else self._names_in_tag(text, position, word):
             tool = self._offered.find(written)
             if tool is not None:
-                head.marked = True
+                head.marked = head.has_tag = True
                 tag = written if end <= word.end() or " " in written else ""
                 return self._check(text, head, tool, end, in_tag=True, tag=tag, final=final)
         rest = _tag_rest(text, word.end(), position + _LONGEST_TAG)
         if rest is not None and not rest[0].endswith("/>"):
-            head.position, head.marked = rest.end(), True
+            head.position, head.marked, head.has_tag = rest.end(), True, True
+            head.may_speak, head.tag = _wrapper_word(word[1]) is not None, word[1]
         return None
 
     def _names_in_tag(self, text: str, position: int, word: re.Match[str]) -> list[tuple[str, int]]:
@@ -407,6 +457,8 @@ class ImprovisedReader:
 
     def _take_object(self, text: str, head: _Head, *, final: bool) -> _Name | None:
         """Take a JSON object, or a list of them, that may state calls. It is read as a whole, later."""
+        if self._is_open and not head.marked:
+            return None
         stated = may_state(text, head.position, self._offered, final=final)
         if stated is None:
             raise _More
@@ -425,6 +477,8 @@ class ImprovisedReader:
         if name is None:
             self._take_sigil(text, head)
             return None
+        if self._is_open:
+            return None
         written = name[0]
         tool = self._offered.find(written)
         if tool is None and ":" in written:
@@ -442,12 +496,20 @@ class ImprovisedReader:
     def _take_sigil(self, text: str, head: _Head) -> None:
         position = head.position
         character, following = text[position], text[position + 1 : position + 2]
-        if character == "[":
+        heading = _heading(text, position) if head.is_first and not (head.marked or head.fence) else None
+        doubled = _doubled(text, position) if character in "%:" else None
+        if heading is not None:
+            head.position = heading.end()
+        elif doubled is not None:
+            head.position, head.marked, head.words = doubled.end(), True, _MOST_WORDS
+        elif character in "[【":
             # A list of objects or of numbers is not a label.
-            head.marked = head.marked or following.isalpha() or following == "["
+            head.marked = head.marked or following.isalpha() or following in ("[", "/")
             head.position, head.words = position + 1, _MOST_WORDS
         elif text.startswith("{{", position):
             head.position, head.marked = position + 2, True
+        elif character == "/" and following in ("/", "*"):
+            return  # a comment
         elif character in "@/!$|｜" or _is_symbol(character):
             head.position, head.marked = position + 1, True
         elif character in _NEUTRAL and (head.marked or character == '"'):
@@ -461,6 +523,8 @@ class ImprovisedReader:
             raise _More
         if not begins(text, position, tool, in_tag=in_tag):
             return None
+        if not head.has_tag and _code_begins(text, position) is not None:
+            return None  # a name before code, as in prose with HTML
         if text.startswith("(", position) and head.words == _MOST_WORDS and text[head.position - 1] == "[":
             return None  # [NAME(...)] is a list of calls in Python, which other formats read
         if text.startswith("<", position):
@@ -475,6 +539,41 @@ def _is_prose_tag(word: re.Match[str] | None) -> bool:
     return word is None or word[1].lower() in PROSE_TAGS or _content_tag(word[1]) is not None
 
 
+_wrapper_word = re.compile(
+    r"(?:[a-z]{1,20}[_:\-])?(?:(?:tool|function|action)[_\-]?(?:calls?|use|code|request|invocation)?|calls?|invoke)\Z",
+    re.IGNORECASE,
+).match
+"""Matches the words of tags that models put around calls. In the plural, `tools` are definitions."""
+_reasoning = re.compile(r"\s*<(think|thinking|thought|reasoning|scratchpad)>").match
+_said = re.compile(r"[^<{\[`]{0,400}").match
+_code_fence = re.compile(r"```\w{0,10}[ \t]*\r?\n").match
+_MOST_SAID, _MOST_REASONING = 400, 20_000
+
+
+def _skip_words(text: str, head: _Head, *, final: bool) -> bool:
+    """Move over the words, or the reasoning, between the opener of a wrapper for calls and the JSON of a call."""
+    if not head.may_speak or head.has_spoken:
+        return False
+    at = head.position
+    thought = _reasoning(text, at)
+    if thought is not None:
+        closer = f"</{thought[1]}>"
+        stop = text.find(closer, thought.end(), thought.end() + _MOST_REASONING)
+        if stop < 0:
+            if not final and len(text) - thought.end() <= _MOST_REASONING:
+                raise _More
+            return False
+        at = stop + len(closer)
+    said = _said(text, at)
+    at = at if said is None else said.end()
+    if not final and len(text) - at < _LONGEST_LABEL and len(text) - head.position < _MOST_SAID + _MOST_REASONING:
+        raise _More
+    if text[at : at + 1] not in ("{", "[") and (text[at : at + 1] != "`" or _code_fence(text, at) is None):
+        return False
+    head.position, head.has_spoken = at, True
+    return True
+
+
 def _require(text: str, position: int, *, final: bool) -> None:
     """Wait if the token at the position may continue after the text at hand."""
     if not final and position >= len(text):
@@ -482,8 +581,11 @@ def _require(text: str, position: int, *, final: bool) -> None:
 
 
 def _is_symbol(character: str) -> bool:
-    """Whether a character is a pictograph or a bullet of a terminal, which programs print before a call."""
-    return ord(character) > 0x2000 and unicodedata.category(character) == "So"
+    """Whether a character is a pictograph, an arrow or a bullet of a terminal, which programs print before a call."""
+    return character in "»›❯\ufe0f\u200d" or (ord(character) > 0x2000 and unicodedata.category(character) in _SYMBOLS)
+
+
+_SYMBOLS = ("So", "Sm")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -491,12 +593,13 @@ def _is_symbol(character: str) -> bool:
 
 _closers = re.compile(
     rf"""\s*(?:
-      </\s?{SIGIL}([^\W\d][\w.\- ]{{0,99}})\s*/?[|｜]{{0,2}}>
+      <\s?/\s?{SIGIL}([^\W\d][\w.:\- ]{{0,99}})\s*/?[|｜]{{0,2}}>
     | <[|｜][^|｜<>\n]{{1,60}}[|｜]>
     | <[\w:]{{1,60}}[|｜]>
     | <{{2,3}}\[?/?(?:END|end|/)[\w\- ]{{1,40}}\]?>{{2,3}}
-    | \[/[\w\- ]{{1,40}}\]
-    | [\])}}>|;]
+    | \[{{1,2}}/[\w\- ]{{1,40}}\]{{1,2}} | \{{\{{/[\w\- ]{{1,40}}\}}\}}
+    | (%%|::)/?[\w\- ]{{1,40}}(?:%%|::)?(?=\s|\Z)
+    | [\])}}>|;] | (?<=[\]\)}}])`(?!`)
     )""",
     re.VERBOSE,
 ).match
@@ -506,6 +609,8 @@ _closing_mark = re.compile(
     rf"\s*(?:</\s?{SIGIL}(?!(?:s|think\w*)\s*>)[^\W\d]|<[|｜]/|<[|｜]?\w*(?:tool|call)\w*[|｜]>|\[/)", re.IGNORECASE
 ).match
 _next_wrapper = re.compile(rf"<{SIGIL}(?:[a-z]{{1,20}}[_:\-])?(?:tool|function|invoke)", re.IGNORECASE).match
+_code_begins = re.compile(r"\s*<code>").match
+_fence_after = re.compile(r"[\s*:\]】>\"'`]{0,8}?\n\s*```\w{0,10}\s").match
 _fence_end = re.compile(r"\s*(?:`{3,}|~{3,})").match
 
 
@@ -522,6 +627,40 @@ def _skip_closers(text: str, position: int, head: _Head) -> int:
             break
         position = found.end()
     return position
+
+
+_end_of_tag = re.compile(rf"\s*<\s?/\s?{SIGIL}[^\W\d]").match
+
+
+def _end_of_wrapper(text: str, position: int, head: _Head) -> re.Match[str] | None:
+    """Return the closing tag or fence directly after a call."""
+    return _end_of_tag(text, position) or (_fence_end(text, position) if head.fence else None)
+
+
+_closes_tag = re.compile(r"<\s?/|/>|[\])]").search
+_ends_call = re.compile(r"<\s?/|/>|%%|::|[\])}]|<[|｜]|[|｜]>|>>|```|~~~").search
+
+
+def _lacks_end(text: str, end: int, head: _Head, read: Arguments) -> bool:
+    """Whether nothing shows that the call is over: its tag, or a notation without an end of its own, is not closed."""
+    if read.notation == "none":
+        is_closed = _closes_tag(text, max(read.end - 2, 0), end) is not None
+        return not is_closed or (not head.has_tag and bool(text[end:].strip()))
+    if read.notation == "text" or _ends_call(text, read.end - 2 if read.notation == "attributes" else read.end, end):
+        return False
+    return head.has_tag or (read.notation in ("pairs", "elements") and not text[end:].strip())
+
+
+def _describe(text: str, name: _Name, read: Arguments) -> list[str]:
+    """Return the repairs that the place of the call demands."""
+    repairs = ["surrounding_text"] if name.head.has_spoken else []
+    if name.head.is_inner_fence and not repairs:
+        repairs.append("markdown_fence")
+    is_bare = name.tool is not None and not name.in_tag and not name.head.marked and read.notation == "json"
+    return [*repairs, "name_before_braces"] if is_bare and _braces(text, name.end) is not None else repairs
+
+
+_braces = re.compile(r"[ \t]*\{").match
 
 
 def _closes_call(text: str, position: int) -> bool:

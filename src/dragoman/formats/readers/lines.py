@@ -26,8 +26,8 @@ from dragoman.types import JsonObject
 # no names to compare; then a key of two letters or more is required, because `lib/a>b` is usually a path.
 
 _NAME = r"[A-Za-z_][\w.\-]{0,99}"
-_line = re.compile(rf"({_NAME})(?:/({_NAME})>|/(?=\{{\s?[\"'}}])|>)")
-_growing_line = re.compile(rf"(?:{_NAME}(?:/(?:{_NAME})?|/\{{\s?)?)?\Z")
+_line = re.compile(rf"({_NAME})(?:/({_NAME})>|/(?=\{{\s?[\"'}}])|>(?=\S|[ \t]\S))")
+_growing_line = re.compile(rf"(?:{_NAME}(?:/(?:{_NAME})?|/\{{\s?|>[ \t]?)?)?\Z")
 _line_end = Markers(["\n", "\r\n"])
 _line_body = JsonBody(stops=_line_end)
 _tags = Markers(TAGS)

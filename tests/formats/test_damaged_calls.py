@@ -1,0 +1,144 @@
+"""Classes of damaged calls: each is read with a named repair, or it is a suspect or invalid, and never silent."""
+
+from __future__ import annotations
+
+from tests.formats.test_improvised import ARGUMENTS, JSON, TOOLS, calls_of, read
+
+from dragoman import Extraction, extract, extractor, formats
+from dragoman.toolset import Toolset
+
+ENVELOPE = '{"name": "find_ship", "arguments": ' + JSON + "}"
+READ = {
+    "words in a wrapper": (f"<tool_use>\nI look it up: {ENVELOPE}\n</tool_use>", "surrounding_text"),
+    "words and a fence": (f"<tool_call>\nNow:\n```json\n{ENVELOPE}\n```\n</tool_call>", "surrounding_text"),
+    "reasoning in a wrapper": (f"<tool_call><think>Ystad.</think>{ENVELOPE}</tool_call>", "surrounding_text"),
+    "words in a fence": (f"~~~tool_call\nNow: {ENVELOPE}\n~~~", "surrounding_text"),
+    "a fence in a wrapper": (f"<function_call>\n```json\n{ENVELOPE}\n```\n</function_call>", "markdown_fence"),
+    "a name before braces": ("find_ship " + JSON, "name_before_braces"),
+    "a misspelt wrapper": (f"<tools>\n{ENVELOPE}\n</tools>", ""),
+    "a wrapper without an end": (f"<tools>{ENVELOPE}", "closed_wrapper"),
+    "pairs without an end": ("@find_ship port=Ystad days=3", "closed_wrapper"),
+    "a list of pairs": ("['find_ship', 'port=Ystad', 'days=3']", "call_as_list"),
+    "a list with an object": ('["find_ship", ' + JSON + "]", "call_as_list"),
+    "a list in a wrapper": ("<tool_call>['find_ship', 'port=Ystad', 'days=3']</tool_call>", "call_as_list"),
+    "a list in a fence": ('```json\n["find_ship", ' + JSON + "]\n```", "call_as_list"),
+    "code in a wrapper": (f"<FunctionCall>find_ship<code>{JSON}</code></FunctionCall>", ""),
+    "pairs as code": ("<FunctionCall>find_ship<code>port=Ystad, days=3</code></FunctionCall>", "key_value_pairs"),
+    "a call as code": ('<FunctionCall>\nfind_ship\n<code>find_ship(port="Ystad", days=3)</code></FunctionCall>', ""),
+    "a label in Chinese": ("工具: find_ship\n参数: " + JSON, ""),
+    "a label in Spanish": ("**Herramienta:** find_ship\n**Argumentos:** " + JSON, ""),
+    "a pictograph of two characters": ("🛠️ find_ship " + JSON, ""),
+    "a heading": ("### Tool: find_ship\n```json\n" + JSON + "\n```", ""),
+    "doubled signs": ("%%CALL%% find_ship " + JSON + " %%END%%", ""),
+    "a nested envelope": ('{"reply": {"tool_calls": [' + ENVELOPE + "]}}", ""),
+}
+COMMA = {"port": "Malmö, Skåne", "days": 3}
+WITH_COMMA = (
+    "find_ship(port=Malmö, Skåne, days=3)",
+    "call:find_ship{port: Malmö, Skåne, days: 3}",
+    "[find_ship port=Malmö, Skåne, days=3]",
+    "tool: find_ship\nport: Malmö, Skåne\ndays: 3",
+)
+REPORTED = (
+    f"Sure! functools[{ENVELOPE}] and so on.",
+    'Sure! functools[{"name": "find_ship", "arguments": {"port": "Yst',
+    "[find_ship(port=Malmö, Skåne)]",
+    "<find_ship port=Malmö, Skåne days=3/>",
+    "I call:\n['find_ship', 'port=Ystad']",
+    '["find_ship", "port", "Ystad"]',
+    "<tool_call>['find_ship', 'harbour=Ystad']</tool_call>",
+    '<tool_call>Now: {"name": "find_boat", "arguments": {"port": "Ystad"}}</tool_call>',
+    '<tools>{"name": "find_boat", "arguments": {"port": "Ystad"}}</tools>',
+    "$ find_ship --port Ystad",
+    # As an integer, 07 is no JSON, octal in some languages and an identifier in others. Nobody guesses.
+    '<tool_call>{"name": "find_ship", "arguments": {"port": "Ystad", "days": 07}}</tool_call>',
+    '{"name": "find_ship", "arguments": {"port": "Ystad", "days": 07}}',
+    "<find_ship><port>Ystad</port><days>07</days></find_ship>",
+    'find_ship(port="Ystad", days=07)',
+    "@find_ship port=Ystad days=07",
+    '<find_ship port="Ystad" days="07"/>',
+)
+SHOWN = (
+    f"<tools>\nThis is how it works: {ENVELOPE}\n</tools>",
+    f"<tools>\n{ENVELOPE}\nis a call.\n</tools>",
+    f"<tool_call>\nNow: {ENVELOPE} and more.\n</tool_call>",
+    f"<callout>Now: {ENVELOPE}</callout>",
+    '{"example": ' + ENVELOPE + "}",
+    "// tool: find_ship " + JSON,
+    "Example: find_ship " + JSON,
+    "find_ship(port=port, days)",
+    "find_ship<code>Ystad</code>",
+    '["find_ship", "read_log", "all_ships"]',
+    "[all_ships]\nThe list is above.",
+    "<tool_call>\n<function=all_ships",
+    '<invoke name="all_ships">\nmore',
+    f"Template:\n<tool_call>\n{ENVELOPE}\n</tool_call>\nFill it in.",
+    f"e.g.\n@find_ship {JSON}\nwas the old form.",
+)
+"""What must not be a call. Most of it is reported, because it looks like one."""
+
+
+def whole_and_streamed(text: str) -> Extraction:
+    """Extract a reply, and check that pieces of any size give the same."""
+    whole = extract(text, tools=TOOLS)
+    for size in (1, 7):
+        stage = extractor(tools=TOOLS)
+        for at in range(0, len(text), size):
+            stage.feed(text[at : at + size])
+        stage.close()
+        assert stage.extraction == whole, (text, size)
+    return whole
+
+
+def test_damage_that_leaves_the_call_readable_is_a_named_repair() -> None:
+    for case, (text, repair) in READ.items():
+        found = whole_and_streamed(text)
+        assert [(call.name, call.arguments) for call in found.calls] == [("find_ship", ARGUMENTS)], case
+        assert not repair or repair in found.calls[0].repairs, case
+        assert calls_of(read(text, loose=True)) == [("find_ship", ARGUMENTS)], case
+
+
+def test_a_value_without_quotes_may_contain_a_comma() -> None:
+    for text in WITH_COMMA:
+        (call,) = whole_and_streamed(text).calls
+        assert (call.name, call.arguments) == ("find_ship", COMMA), text
+        assert {"unquoted_value", "key_value_pairs"} & set(call.repairs), text
+
+
+def test_damage_that_leaves_a_doubt_is_reported_and_never_run() -> None:
+    for text in REPORTED:
+        found = whole_and_streamed(text)
+        assert not found.calls, text
+        assert found.suspects or found.invalid, text
+    (call,) = whole_and_streamed('<tool_call>{"name": "read_log", "arguments": {"path": 07}}</tool_call>').calls
+    assert call.arguments == {"path": "07"}  # a string keeps its zeros
+    assert "expression_as_text" in call.repairs
+
+
+def test_what_only_shows_a_call_is_none() -> None:
+    for text in SHOWN:
+        assert not whole_and_streamed(text).calls, text
+
+
+def test_a_named_format_hands_what_it_cannot_read_to_the_general_reader() -> None:
+    text = f"<tool_call>\nI look it up: {ENVELOPE}\n</tool_call>"
+    for name in ("hermes", "ernie45", "ollama_tools"):
+        assert calls_of(read(text, format=name)) == [("find_ship", ARGUMENTS)], name
+        assert calls_of(read(f"[find_ship]\n{JSON}", format=name)) == [], name  # not an opener of the format
+
+
+def test_without_tools_a_wrapper_for_calls_may_hold_one_that_states_its_name() -> None:
+    for text in (f"<tools>\n{ENVELOPE}\n</tools>", f"<tool_call>\nNow: {ENVELOPE}\n</tool_call>"):
+        assert calls_of(formats.parse(text)) == [("find_ship", ARGUMENTS)], text
+    for text in (
+        '<tools>{"name": "a", "description": "b", "parameters": {}}</tools>',
+        f"<tools>Now: {ENVELOPE}</tools>",
+    ):
+        assert calls_of(formats.parse(text)) == [], text
+
+
+def test_a_tool_that_declares_no_parameters_takes_those_of_an_envelope() -> None:
+    tools = Toolset([{"name": "do", "parameters": {"type": "object"}}])
+    text = '{"name": "do", "arguments": {"x": 1}}'
+    assert calls_of(formats.parse(f"<step>{text}</step>", tools=tools)) == [("do", {"x": 1})]
+    assert calls_of(formats.parse('<step>@do {"x": 1}</step>', tools=tools)) == []
