@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
 from dragoman.agent.redaction import redact_arguments, redact_command, redact_place
 from dragoman.characters import escape_lines, quote_value
-from dragoman.cli.changes import Change, draw_change, find_change
 from dragoman.cli.render import ScreenView
 from dragoman.cli.screen import (
     Screen,
@@ -124,6 +123,8 @@ def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> di
 
 
 def _change_as_data(request: ApprovalRequest, sink: HumanSink) -> dict[str, Any] | None:
+    from dragoman.cli.changes import find_change
+
     change = find_change(request, sink) if request.answer is None else None
     return None if change is None else msgspec.to_builtins(change)
 
@@ -201,6 +202,8 @@ def draw_request(screen: Screen, data: dict[str, Any], now: float) -> None:
     screen.heading(f"{cut(quote_value(data['tool']), 80)} would be called with")
     draw_arguments(screen, data)
     if data["change"] is not None:
+        from dragoman.cli.changes import Change, draw_change
+
         screen.heading("so this would happen")
         draw_change(screen, msgspec.convert(data["change"], Change), None)
     if data["operands"]:
@@ -433,6 +436,8 @@ class TerminalApprover:
         screen.line()
         name = cut(quote_value(request.call.name), 80)
         screen.line(("approve ", "bold yellow"), (name, "bold"), f"?  {one_line(request.why, 300)}")
+        from dragoman.cli.changes import draw_change, find_change
+
         change = find_change(request, self._sink)
         # A diff says the same as the new text, and shows what it replaces. `s` shows both.
         left_out = change.arguments if change is not None and limit is not None else frozenset()

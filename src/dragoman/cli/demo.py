@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
@@ -32,6 +33,7 @@ from dragoman.cli.screen import (
 )
 from dragoman.errors import DragomanError
 from dragoman.events import CallEnded
+from dragoman.paths import current_folder
 from dragoman.stage import collect
 from dragoman.tools import tool
 from dragoman.toolset import Toolset
@@ -286,7 +288,7 @@ def own_command() -> str:
     script = Path(sys.executable).parent / "dragoman"
     if shutil.which("dragoman") is not None or not script.exists():
         return "dragoman"
-    here = Path.cwd()
+    here = current_folder(os.environ)
     is_below = script.is_relative_to(here) and script.parent != here
     return shlex.quote(str(script.relative_to(here) if is_below else script))
 
