@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 
 from dragoman.formats.cursor import IMPROVISED, Cursor, Markers, NotACall, Reader
-from dragoman.formats.improvised.reader import LABEL_SET, ImprovisedReader, begins_pairs, match_label, needs_marks
+from dragoman.formats.improvised.reader import (
+    ANY_LABEL,
+    LABEL_SET,
+    ImprovisedReader,
+    begins_pairs,
+    match_label,
+    needs_marks,
+)
 from dragoman.formats.json_reader import run_to
 from dragoman.formats.loose.candidates import Found, OfferedNames
 from dragoman.formats.template import Entry, NamedLine
@@ -23,7 +30,6 @@ _gate = re.compile(_GATE).match
 _growing_gate = re.compile(r"(?:`{1,2}|~{1,2}|&|%|:|[^\W\d][\w.\-:]{0,200}[ \t]{0,200}(?:to?)?)\Z").match
 _python_list = re.compile(r"\[[^\W\d][\w.\\]*\(").match
 """Matches the beginning of a list of calls in Python, which other formats read."""
-_LABELS = "|".join(sorted(LABEL_SET, key=len, reverse=True))
 _FIRST = "".join(sorted({label[0] + label[0].upper() for label in LABEL_SET}))
 _line_marks = re.compile(
     rf"""\n[ \t]*+(?!\s)(?:
@@ -33,7 +39,7 @@ _line_marks = re.compile(
     | [\u2000-\U0010ffff]
     | [^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)
     | [^\W\d][\w.\-]*+[:/][^\W\d]
-    | (?=[{_FIRST}])(?i:(?:(?:{_LABELS})\b[ \t]*){{1,3}}[:：=\]|>}}"'])
+    | (?=[{_FIRST}])(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}[:：=\]|>}}"']
     )""",
     re.VERBOSE,
 ).search
@@ -41,7 +47,7 @@ _line_marks = re.compile(
 _MARKED_GATE = (
     r"[@/!$|｜<»【]|%%|::|&[lq#]|\{\{|\[(?!\s*[{'\d\-\]])|(?:`{3}|~{3})(?=[`~]*[ \t]?[\w\-.:])"
     r"|[\u203a\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)|[^\W\d][\w.\-]*+:[^\W\d]"
-    rf"|(?=[{_FIRST}])(?i:(?:(?:{_LABELS})\b[ \t]*){{1,3}}[:：=\]】|>}}%\"'(\n])"
+    rf"|(?=[{_FIRST}])(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}[:：=\]】|>}}%\"'(\n]"
 )
 """Of the lines that the gate finds, those that markup, a label or a sigil makes a call."""
 _nonce_end = Markers(["</tool_call>"])

@@ -50,17 +50,23 @@ LABELS = (
 LABEL_SET = frozenset(LABELS)
 _NOT_A_MARK = frozenset(("json", "type", "name"))
 _CALL_LABELS = LABEL_SET - _NOT_A_MARK
-_LABEL_WORDS = "|".join(sorted(LABELS, key=len, reverse=True))
+
+
+def _join_labels() -> str:
+    """Return a pattern of all labels, in any case. It looks at the first letter before it tries the labels with it."""
+    rests: dict[str, list[str]] = {}
+    for label in sorted(LABELS, key=len, reverse=True):
+        rests.setdefault(label[0], []).append(label[1:])
+    return "|".join(f"[{first}{first.upper()}](?i:{'|'.join(rest)})" for first, rest in rests.items())
+
+
+ANY_LABEL = _join_labels()
 match_label = re.compile(
-    rf"(?:(?:{_LABEL_WORDS})\b[ \t]*){{1,3}}"
-    r"(?:[:：=](?P<blank>[ \t*]*)|(?=[\]】|>}%\"'(\n]|:\*))",
-    re.IGNORECASE,
+    rf"(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}(?:[:：=](?P<blank>[ \t*]*)|(?=[\]】|>}}%\"'(\n]|:\*))"
 ).match
-_heading = re.compile(
-    rf"(?:#{{1,6}}|[-*]|\*{{2,3}})[ \t]*(?=(?:{_LABEL_WORDS})\b)|\*{{2,3}}(?=\w)", re.IGNORECASE
-).match
+_heading = re.compile(rf"(?:#{{1,6}}|[-*]|\*{{2,3}})[ \t]*(?=(?:{ANY_LABEL})\b)|\*{{2,3}}(?=\w)").match
 """Matches the markup of a heading, a list or bold text before a label, at the beginning of a message."""
-_doubled = re.compile(rf"(?:%{{2,3}}|:{{2,3}})[ \t]*(?=(?:{_LABEL_WORDS})\b)|%{{2,3}}", re.IGNORECASE).match
+_doubled = re.compile(rf"(?:%{{2,3}}|:{{2,3}})[ \t]*(?=(?:{ANY_LABEL})\b)|%{{2,3}}").match
 _bracket_word = re.compile(r"[A-Za-z_]{2,20}:?[ \t]+").match
 _blank = re.compile(r"[ \t\r]*(?:\n[ \t\r]*){0,2}").match
 _token = re.compile(r"<[|｜][^|｜<>\n]{1,60}[|｜]>").match
