@@ -41,6 +41,7 @@ from dragoman.events import (
     CallRefused,
     CallStarted,
     PartReceived,
+    RefusalDelta,
     ReplyEnded,
     TextDelta,
     ThinkingDelta,
@@ -288,6 +289,7 @@ SCENES: dict[str, Scene] = {
     "parse": _parse,
     "providers": _argument("providers"),
     "run": _argument("run", "go", "-m"),
+    "prompts": _argument("prompts"),
     "scrub": _argument("scrub"),
     "serve keys add": _argument("serve", "keys", "add"),
     "serve keys list": _argument("serve", "keys", "list", "--keys"),
@@ -361,6 +363,7 @@ def samples(value: str) -> dict[type, list[Any]]:
         run_events.Asked: [run_events.Asked(1, value)],
         RequestRetried: [RequestRetried(1, 1.0, failure)],
         TextDelta: [TextDelta(value)],
+        RefusalDelta: [RefusalDelta(value)],
         ThinkingDelta: [ThinkingDelta(value)],
         CallStarted: [CallStarted(0, value, "c1")],
         CallBroken: [CallBroken(value, value, (0, 1), value, value)],
@@ -402,7 +405,7 @@ def test_the_events_of_a_run(value: str, monkeypatch: pytest.MonkeyPatch) -> Non
         for event in events:
             view.show(event)
         view.restore()
-        check(written(stream)[before:], prose=kind in (TextDelta, ThinkingDelta, run_events.RunEnded))
+        check(written(stream)[before:], prose=kind in (TextDelta, RefusalDelta, ThinkingDelta, run_events.RunEnded))
 
 
 def test_the_answer_is_unchanged_in_a_pipe(value: str, monkeypatch: pytest.MonkeyPatch) -> None:

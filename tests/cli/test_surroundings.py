@@ -33,6 +33,7 @@ WORDS: dict[str, tuple[tuple[str, ...], int]] = {
     "parse": (("parse", "-"), 0),
     "providers": (("providers", "groq"), 0),
     "run": (("run", "hi", "-m", "openai:gpt-5"), 2),
+    "prompts": (("prompts",), 0),
     "scrub": (("scrub",), 0),
     "serve": (("serve", "--help"), 0),
     "sessions": (("sessions", "list"), 0),

@@ -19,8 +19,8 @@ EVERY = 100
 """One stream in so many fails."""
 MOST_MEMORY = 180.0
 """MB of the gateway with 1,000 open streams."""
-MOST_GROWTH = 15.0
-"""MB that the second round may add to the first."""
+MOST_GROWTH = 30.0
+"""MB that the second round may add to the first: what was read in turns of conversations is kept, up to a size."""
 _canaries = re.compile(rb"canary-\d+-[0-9a-f]+").findall
 
 

@@ -16,7 +16,7 @@ from tests.tables import each_row
 from tests.wire.test_own_rows import bytes_of
 
 from dragoman.replies import fold, unfold
-from dragoman.types import Image, Reply, Thinking
+from dragoman.types import Image, Reply, Text, Thinking
 from dragoman.wire import get, names
 
 # What a wire has no word for; the stop becomes the plain end.
@@ -27,7 +27,10 @@ ENDS = {"end", "stop_sequence", "pause", "unknown"}
 def describe(reply: Reply) -> dict[str, Any]:
     thinking = "".join(part.text for part in reply.message.parts if isinstance(part, Thinking))
     calls = [(call.name, call.arguments) for call in reply.calls]
-    return {"calls": calls, "text": reply.text, "thinking": thinking, "stop": reply.stop}
+    # The chat wire has a field for a refusal, and stops as after any answer.
+    refuses = any(isinstance(part, Text) and part.is_refusal for part in reply.message.parts)
+    stop = "refusal" if refuses else reply.stop
+    return {"calls": calls, "text": reply.text, "thinking": thinking, "stop": stop}
 
 
 def retell(reply: Reply, wire: str) -> Iterator[Reply]:

@@ -475,6 +475,10 @@ class Loaded(Struct, frozen=True):
         return self.value is not None and not self.errors
 
 
+_PLAIN = 50_000
+"""The most characters of arguments that are only compared with their schema. Larger ones are measured first."""
+
+
 def load(raw: str | Mapping[str, Any] | None, tool: object = None, *, drop_extra: bool = False) -> Loaded:
     """Decode, repair, coerce and validate the arguments of a call of `tool`. No `raw` raises an exception.
 
@@ -491,7 +495,7 @@ def load(raw: str | Mapping[str, Any] | None, tool: object = None, *, drop_extra
     if not schema:
         # There is no schema: every object is valid.
         return Loaded(value, repairs)
-    if not drop_extra and fits_plainly(value, schema):
+    if not drop_extra and isinstance(raw, str) and len(raw) <= _PLAIN and fits_plainly(value, schema):
         return Loaded(value, repairs)
     coerced = coerce(value, schema, drop_extra=drop_extra)
     return Loaded(coerced.value, repairs, coerced.changes, tuple(find_faults(coerced.value, schema)))

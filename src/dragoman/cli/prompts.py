@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from dragoman.cli.options import Json
 from dragoman.cli.screen import GAP, Screen, pad_columns, write_json
 from dragoman.config.files import shorten
 from dragoman.config.prompts import Prompt, find_prompt, find_prompts, prompt_folders
+from dragoman.paths import current_folder
 
 HELP = """List the saved prompts, or show one of them.
 
@@ -36,7 +36,7 @@ def prompts(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    screen, here = Screen(), Path()
+    screen, here = Screen(), current_folder(os.environ)
     if name is not None:
         prompt = find_prompt(name, os.environ, here)
         if as_json:

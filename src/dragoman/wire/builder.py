@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dragoman.args.coercion import coerce
 from dragoman.args.decoder import Undecodable, decode, find_unsound
-from dragoman.args.loader import Loaded, load
+from dragoman.args.loader import MOST_MEMBERS, Loaded, load
 from dragoman.events import (
     ArgumentsDelta,
     CallBroken,
@@ -470,7 +470,8 @@ class ReplyBuilder:
     def _read_call(self, call: _Call) -> ToolCall | str:
         # Most arguments are decoded already, because only then it is known that they are complete.
         raw = call.whole if call.whole is not None else "".join(call.pieces)
-        loaded = load(raw) if call.decoded is None or call.whole is not None else Loaded(call.decoded)
+        is_read = call.decoded is not None and call.whole is None and len(raw) <= MOST_MEMBERS
+        loaded = Loaded(call.decoded) if is_read else load(raw)
         if loaded.value is None:
             return "; ".join(fault.why for fault in loaded.errors) or "the arguments are not an object"
         if "closed_string" in loaded.repairs:

@@ -103,7 +103,7 @@ def get(name: str, quirks: Quirks = DEFAULTS) -> Codec:
     codec: type[Codec] | None = _registered.get(key)
     if codec is None:
         codec = _loaded.get(key)
-        if codec is None:
+        if codec is None or codec.__name__ != ROWS[key].codec:
             codec = _loaded[key] = getattr(import_module(f"dragoman.wire.{key}"), ROWS[key].codec)
     return codec(quirks)
 
