@@ -211,6 +211,7 @@ class Cursor:
         "final",
         "format",
         "gave_up",
+        "has_marks",
         "hurries",
         "ids",
         "improvised",
@@ -254,6 +255,7 @@ class Cursor:
         self.ids: set[str] = set()
         self.said: Said | None = None  # the calls without a marker, which must not be repeated
         self.section: Any = None  # the entry of the section in which this text is
+        self.has_marks: bool | None = None  # whether the text can contain a marked improvised call, once it is known
         self.improvised: Any = None  # the reader of improvised calls, which knows what this text has cost so far
 
     # ---- stretches of text --------------------------------------------------------------------------------------

@@ -389,7 +389,7 @@ class Parser(Cursor):
             is_whole = self.final and not self.base and tools is not None
             self._mentions = not is_whole or (
                 tools is not None
-                and any([not entry.may_occur or entry.may_occur(text) for entry in self._plan.lines.entries])
+                and any([entry.may_occur(self) for entry in self._plan.lines.entries])
                 and tools.is_mentioned(text)
             )
         return self._mentions

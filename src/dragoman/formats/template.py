@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Literal as OneOf
 
@@ -192,8 +192,9 @@ class Entry(ABC):
     is_read_loosely = False
     """Loose mode uses this entry of `auto`: its scanner cannot read the notation, or would lose ids or text."""
 
-    may_occur: Callable[[str], bool] | None = None
-    """For entries without openers: whether a complete text may contain such a call. False saves all attempts."""
+    def may_occur(self, cursor: Cursor) -> bool:
+        """For entries without openers: whether a complete text may contain such a call. False saves all attempts."""
+        return True
 
     def needs_marks(self, text: str) -> bool:
         """For entries with a `marked_gate`: whether a complete text shows that no line but those begins a call."""

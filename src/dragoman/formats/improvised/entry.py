@@ -32,7 +32,7 @@ _python_list = re.compile(r"\[[^\W\d][\w.\\]*\(").match
 """Matches the beginning of a list of calls in Python, which other formats read."""
 _FIRST = "".join(sorted({label[0] + label[0].upper() for label in LABEL_SET}))
 _line_marks = re.compile(
-    rf"""\n[ \t]*+(?!\s)(?:
+    rf"""\n[ \t]*+(?![\s"'}}\])\d,.\-+*(])(?:
       [@/!$|｜<»] | %% | :: | &[lq#] | \{{\{{
     | \[(?: \[ | [ \t\r\n]+[^\s{{"'\d\-\]] | (?![^\W\d][\w.\\]*\()[^\W\d_] )
     | (?:`{{3}}|~{{3}})(?!(?:python|py|json|javascript|js|bash|sh|text|xml|html|java|sql|yaml)?[ \t]*\r?(?:\n|\Z))
@@ -75,7 +75,13 @@ class Improvised(NamedLine):
     def __init__(self, *, marked_only: bool = False) -> None:
         self._marked_only = marked_only
         """Calls without markup are left to the loose scanner, which sees the whole text."""
-        self.may_occur = _has_marks if marked_only else None
+
+    def may_occur(self, cursor: Cursor) -> bool:
+        if not self._marked_only:
+            return True
+        if cursor.has_marks is None:
+            cursor.has_marks = _has_marks(cursor.text)
+        return cursor.has_marks
 
     def _reader(self, cursor: Cursor, tools: Toolset | None) -> ImprovisedReader:
         if cursor.improvised is None:
@@ -86,6 +92,12 @@ class Improvised(NamedLine):
     def needs_marks(self, text: str) -> bool:
         return needs_marks(text, marked_only=self._marked_only)
 
+    def begins(self, cursor: Cursor, at: int) -> bool | None:
+        # The cheapest look at a complete text comes first.
+        if cursor.final and not cursor.base and not self.may_occur(cursor):
+            return False
+        return super().begins(cursor, at)
+
     def begins_call(self, cursor: Cursor, at: int) -> bool | None:
         if cursor.tools is None or _python_list(cursor.text, at) is not None:
             return False
@@ -94,9 +106,7 @@ class Improvised(NamedLine):
             return None if not cursor.final and _growing_gate(cursor.text, at) is not None else False
         if not cursor.final or cursor.text.startswith("<tool_call", at):
             return True
-        # The text is complete, so this decides, without a reader. The cheapest look comes first.
-        if self._marked_only and cursor.improvised is None and not cursor.base and not _has_marks(cursor.text):
-            return False
+        # The text is complete, so this decides.
         reader = self._reader(cursor, cursor.tools)
         is_first = cursor.begins_message
         return reader.may_begin(cursor.text, at, is_first=is_first) and reader.begins(

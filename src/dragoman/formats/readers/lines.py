@@ -53,9 +53,11 @@ class GlmLine(UnmarkedEntry):
     place: Place = "line"
     start, growing_start = _line, _growing_line
     is_read_loosely = True
-    may_occur = staticmethod(_may_contain_lines)
     line_gate = r"[^\W\d][\w.\-]*[ \t]*[/>]"
     line_is_named = True
+
+    def may_occur(self, cursor: Cursor) -> bool:
+        return _may_contain_lines(cursor.text)
 
     def read(self, cursor: Cursor) -> Reader:
         match = _line.match(cursor.text, cursor.position)
