@@ -21,6 +21,7 @@ from functools import lru_cache
 from dragoman.secrets import scrub
 
 _looks_secret = re.compile(r"[\w+/=-]{20}|://[^/\s]*@|(?i:pass|pwd|secret)").search
+_exchange_id = re.compile(r"ex_[0-9a-f]{8,40} ").match
 _OWN = (os.path.dirname(os.path.abspath(__file__)) + os.sep, os.path.dirname(asyncio.__file__) + os.sep)
 """Frames of dragoman and of the event loop stand above the frames of a tool and say nothing about it."""
 _LONGEST = 8000
@@ -32,9 +33,9 @@ def hide_secrets(record: logging.LogRecord) -> bool:
     text = record.getMessage()
     if _looks_secret(text):
         # The lines of most exchanges of the gateway differ only in their first word, the id.
-        first, blank, rest = text.partition(" ")
-        is_id = first.startswith("ex_") and not _looks_secret(first) and len(rest) < _MOST_KEPT
-        record.msg, record.args = first + blank + _scrub_kept(rest) if is_id else scrub(text), None
+        named = _exchange_id(text) if len(text) < _MOST_KEPT else None
+        record.msg = scrub(text) if named is None else named[0] + _scrub_kept(text[named.end() :])
+        record.args = None
     return True
 
 

@@ -22,7 +22,7 @@ from dragoman.agent.protocol import AnswerChecked, CheckAnswer
 from dragoman.agent.replies import answer_tool
 from dragoman.errors import ConfigError, MissingKey
 from dragoman.journal import MemoryJournal
-from dragoman.logs import write_traceback
+from dragoman.logs import get_log, write_traceback
 from dragoman.testing import ScriptedModel, call
 from dragoman.tools import gather
 from dragoman.toolset import Toolset
@@ -359,3 +359,15 @@ def test_the_problems_of_mcp_servers_are_logged(caplog: pytest.LogCaptureFixture
             each.partition(":")[0] for each in logged
         }
     assert not [each for each in logged if SECRET in each]
+
+
+def test_secrets_are_hidden_in_every_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Also in the lines of the gateway, of which all but the first word, the id, is kept when it was scrubbed."""
+    log, secret = get_log("server"), "sk-proj-" + "a1B2" * 12
+    caplog.set_level(logging.INFO, "dragoman.server")
+    identity = f"ex_{'0a' * 12}"
+    for said in (f"{identity} m -> {secret}", f"{identity} m -> {secret}", f"ex_{secret} m", f"{secret} {identity}"):
+        log.info("%s", said)
+    assert len(caplog.records) == 4
+    assert secret not in caplog.text
+    assert caplog.text.count(identity) == 3

@@ -68,7 +68,7 @@ class Account:
 
     def open_day(self, now: datetime) -> None:
         """Begin anew if the day is over."""
-        day = now.strftime("%Y-%m-%d")
+        day = now.date().isoformat()
         if self.spent.day != day:
             self.spent.day, self.spent.tokens, self.spent.dollars = day, 0, 0.0
 
@@ -308,7 +308,7 @@ class Quotas:
         loop.run_in_executor(None, self._write, self._encode())
 
     def _encode(self) -> bytes:
-        today = self._clock().strftime("%Y-%m-%d")
+        today = self._clock().date().isoformat()
         kept = {name: account.as_spent() for name, account in self._accounts.items()}
         return msgspec.json.encode({name: spent for name, spent in kept.items() if spent.day == today})
 
