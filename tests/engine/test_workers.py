@@ -119,6 +119,7 @@ def play(scene: object, seconds: float) -> None:
     asyncio.run(asyncio.wait_for(scene, seconds))  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_a_killed_and_a_paused_worker_are_replaced(postgres: PostgresServer, tmp_path: Path, root: Path) -> None:
     async def scene(desk: Office) -> None:
         engine = PostgresEngine(desk.url)
@@ -141,6 +142,7 @@ def test_a_killed_and_a_paused_worker_are_replaced(postgres: PostgresServer, tmp
         play(scene(desk), 100)
 
 
+@pytest.mark.full
 def test_a_worker_that_stops_hands_its_runs_over(postgres: PostgresServer, tmp_path: Path, root: Path) -> None:
     async def scene(desk: Office) -> None:
         engine = PostgresEngine(desk.url)

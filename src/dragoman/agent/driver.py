@@ -237,6 +237,7 @@ class Driver:
         self._losses: set[Loss] = set()
         self._problems: deque[ProblemNoted] = deque()
         self._cancel_reason: str | None = None
+        self._is_abandoned = False
         self._task: asyncio.Task[Any] | None = None
         self.abandoned = 0
         """The number of tools that did not stop after their cancellation."""
@@ -253,6 +254,10 @@ class Driver:
             self._cancel_reason = reason or "cancelled by the caller"
             if self._task is not None:
                 self._task.cancel()
+
+    def abandon(self) -> None:
+        """From now on, a cancelled task leaves the run as it is, without an end: another process continues it."""
+        self._is_abandoned = True
 
     async def run(self, commands: list[do.Command], *, started: Iterable[str] = ()) -> RunResult:
         """Execute commands until the run ends. `started` are the ids of calls that an earlier process had started."""
@@ -291,6 +296,9 @@ class Driver:
                     # result.
                     await asyncio.sleep(0)
         except asyncio.CancelledError:
+            if self._is_abandoned:
+                await self._calls.cancel_all()
+                raise
             await self._abort()
             if self._cancel_reason is None:
                 raise

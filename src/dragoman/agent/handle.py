@@ -172,6 +172,11 @@ class Run(Generic[AnswerT]):
         else:
             self._driver.cancel(reason)
 
+    def abandon(self) -> None:
+        """Leave the run without an end if its task is cancelled, because another process continues it."""
+        if self._driver is not None:
+            self._driver.abandon()
+
     # ---- the events --------------------------------------------------------------------------------------------------
 
     @property

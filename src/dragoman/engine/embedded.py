@@ -99,6 +99,7 @@ class EmbeddedEngine:
                 running = {task for task in running if not task.done()}
         finally:
             stopped.cancel()
+            executor.abandon()
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)

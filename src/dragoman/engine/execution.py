@@ -59,6 +59,7 @@ class Executor:
         self._journal = journal
         self._agents = dict(agents)
         self.live: dict[str, Run[Any]] = {}
+        self._is_abandoned = False
         self.loop: asyncio.AbstractEventLoop | None = None
         """The loop in which the runs are executed."""
 
@@ -66,6 +67,8 @@ class Executor:
         """Execute the next command of a run. The first call in this process begins the run, or takes it over."""
         run_id = submission.run_id
         self.loop = asyncio.get_running_loop()
+        if self._is_abandoned:
+            raise asyncio.CancelledError
         if run_id not in self.live:
             self.live[run_id] = await self._open(submission)
         goes_on = False
@@ -101,6 +104,12 @@ class Executor:
         except UnknownRun:
             return agent.start(submission.messages, run_id=submission.run_id, session=submission.session)
         return agent.restart(submission.run_id)
+
+    def abandon(self) -> None:
+        """Leave all runs as they are when their tasks are cancelled. Another worker continues them."""
+        self._is_abandoned = True
+        for run in list(self.live.values()):
+            run.abandon()
 
     def cancel(self, run_id: str, reason: str) -> None:
         """Cancel a run that this process executes. Any thread may call this."""

@@ -248,6 +248,8 @@ class PostgresEngine:
     def _shut_down(self, heartbeat: Heartbeat) -> None:
         from dbos import DBOS
 
+        if self._executor is not None:
+            self._executor.abandon()
         DBOS.destroy(destroy_registry=True)
         heartbeat.stop()
         # The runs that were not finished go on elsewhere.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,10 @@ log = logging.getLogger("dragoman.engine")
 
 BEAT_SECONDS = 0.5
 DEAD_AFTER_SECONDS = 3.0
+_CLAIMED_SECONDS = 1.0
+"""The age of the beat of a dead worker whose runs are being taken over."""
 _LOCK = 0x6472676D
-_TABLES_LOCK, _TAKEOVER_LOCK = 1, 2
+_TABLES_LOCK = 1
 
 _TABLE = """
 CREATE SCHEMA IF NOT EXISTS dragoman;
@@ -57,7 +58,7 @@ class Heartbeat:
     """A thread that keeps a worker alive in the table, and lets it take over the runs of workers that died.
 
     `take_over` gets the names of dead workers, and returns those of which nothing is left. One worker at a time calls
-    it. `look` is called with each beat.
+    it for a name. `look` is called with each beat.
     """
 
     def __init__(
@@ -117,24 +118,20 @@ class Heartbeat:
         )
 
     def _replace_dead(self, connection: psycopg.Connection[Any]) -> None:
+        # A newer beat claims the row of a dead worker. If this worker stops meanwhile, the row is soon dead again.
         dead = connection.execute(
-            "SELECT worker FROM dragoman.workers WHERE beat < clock_timestamp() - make_interval(secs => %s)",
-            (DEAD_AFTER_SECONDS,),
+            "UPDATE dragoman.workers SET beat = clock_timestamp() - make_interval(secs => %s)"
+            " WHERE beat < clock_timestamp() - make_interval(secs => %s) RETURNING worker",
+            (_CLAIMED_SECONDS, DEAD_AFTER_SECONDS),
         ).fetchall()
         if not dead:
             return
-        # A lock of the session: if this worker dies, another one does it.
-        if connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (_LOCK, _TAKEOVER_LOCK)).fetchone() != (True,):
-            return
-        try:
-            began = time.monotonic()
-            gone = list(self._take_over([name for (name,) in dead]))
-            for name in gone:
-                connection.execute(
-                    "DELETE FROM dragoman.workers"
-                    " WHERE worker = %s AND beat < clock_timestamp() - make_interval(secs => %s)",
-                    (name, DEAD_AFTER_SECONDS),
-                )
-            log.info("took over from %s in %.2f s", ", ".join(gone), time.monotonic() - began)
-        finally:
-            connection.execute("SELECT pg_advisory_unlock(%s, %s)", (_LOCK, _TAKEOVER_LOCK))
+        gone = list(self._take_over([name for (name,) in dead]))
+        for name in gone:
+            # A worker that was paused and goes on has a new beat.
+            connection.execute(
+                "DELETE FROM dragoman.workers"
+                " WHERE worker = %s AND beat <= clock_timestamp() - make_interval(secs => %s)",
+                (name, _CLAIMED_SECONDS),
+            )
+        log.info("took over from %s", ", ".join(gone))
