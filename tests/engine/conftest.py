@@ -5,15 +5,7 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
-from tests.postgres import PostgresServer
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """A Postgres server for all tests of this process. Each test makes its own database."""
-    server = PostgresServer()
-    yield server
-    server.remove()
+from tests.postgres import postgres as postgres
 
 
 @pytest.fixture(autouse=True)

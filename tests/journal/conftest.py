@@ -4,17 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.postgres import PostgresServer
+from tests.postgres import postgres as postgres
 
 from dragoman.journal import Journal, MemoryJournal, PostgresJournal, SqliteJournal
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """A Postgres server for all tests of this process. Each test makes its own database."""
-    server = PostgresServer()
-    yield server
-    server.remove()
 
 
 @pytest.fixture

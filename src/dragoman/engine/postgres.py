@@ -23,7 +23,7 @@ from dragoman.engine.workers import Heartbeat, connect, find_digests
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal.journal import UnknownRun
 from dragoman.journal.leases import new_run_id
-from dragoman.journal.postgres import PostgresJournal
+from dragoman.journal.postgres import IDLE_SECONDS, PostgresJournal
 
 if TYPE_CHECKING:
     import psycopg
@@ -98,6 +98,8 @@ class PostgresEngine:
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._url = url
+        # DBOS knows only this spelling.
+        self._dbos_url = url.replace("postgres://", "postgresql://", 1)
         self._journal = PostgresJournal(url, lease_seconds=lease_seconds)
         self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
         self._concurrency = concurrency
@@ -197,9 +199,13 @@ class PostgresEngine:
     def _connect(self) -> DBOSClient:
         from dbos import DBOS, DBOSClient
 
-        url = self._url.replace("postgres://", "postgresql://", 1)
-        DBOS.migrate(system_database_url=url)
-        return DBOSClient(system_database_url=url, serializer=_serializer(), application_name=APPLICATION)
+        DBOS.migrate(system_database_url=self._dbos_url)
+        return DBOSClient(
+            system_database_url=self._dbos_url,
+            serializer=_serializer(),
+            application_name=APPLICATION,
+            sys_db_idle_transaction_timeout_sec=IDLE_SECONDS,
+        )
 
     # ---- a worker ----------------------------------------------------------------------------------------------------
 
@@ -225,10 +231,11 @@ class PostgresEngine:
 
         config: Any = {
             "name": APPLICATION,
-            "system_database_url": self._url.replace("postgres://", "postgresql://", 1),
+            "system_database_url": self._dbos_url,
             "executor_id": self.worker,
             "application_version": VERSION,
             "serializer": _serializer(),
+            "sys_db_idle_transaction_timeout_sec": IDLE_SECONDS,
             "run_admin_server": False,
             "enable_otlp": False,
             "log_level": "ERROR",

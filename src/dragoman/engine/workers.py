@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dragoman.journal.postgres import ADVISORY_LOCK
+
 if TYPE_CHECKING:
     import psycopg
 
@@ -19,7 +21,6 @@ BEAT_SECONDS = 0.5
 DEAD_AFTER_SECONDS = 3.0
 _CLAIMED_SECONDS = 1.0
 """The age of the beat of a dead worker whose runs are being taken over."""
-_LOCK = 0x6472676D
 _TABLES_LOCK = 1
 
 _TABLE = """
@@ -38,7 +39,7 @@ def connect(url: str) -> psycopg.Connection[Any]:
 
     connection = psycopg.connect(url, autocommit=True, application_name="dragoman worker", connect_timeout=10)
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (_LOCK, _TABLES_LOCK))
+        connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (ADVISORY_LOCK, _TABLES_LOCK))
         connection.execute(_TABLE)
     return connection
 

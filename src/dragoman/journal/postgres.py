@@ -26,13 +26,15 @@ VERSION = 1
 LEASE_SECONDS = 10.0
 """Shorter than that of a file: other machines cannot see that a process has ended, and wait for the lease."""
 WAIT_SECONDS = 30.0
-_LOCK = 0x6472676D
-"""The first half of the key of all advisory locks of the journal. It is the application id of the SQLite file."""
+IDLE_SECONDS = 5.0
+"""How long a session may be idle in a transaction. A process that was paused in one must not keep its locks."""
+ADVISORY_LOCK = 0x6472676D
+"""The first half of the key of all advisory locks of dragoman. It is the application id of the SQLite file."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 
-# A process that was paused in a transaction must not keep its locks, and one that was cut off must notice it.
-_SESSION = "-c search_path=dragoman -c idle_in_transaction_session_timeout=5000 -c lock_timeout=20000"
+# A process that was cut off from the server must notice it.
+_SESSION = f"-c search_path=dragoman -c idle_in_transaction_session_timeout={IDLE_SECONDS:g}s -c lock_timeout=10s"
 _KEEP_ALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 15000}
 
 # Ids of calls are written by models, and a TEXT of Postgres cannot hold every character of them.
@@ -107,8 +109,10 @@ class PostgresConnection:
         return self.raw.execute(statement.replace("?", "%s"), values)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
-        with self.raw.cursor() as cursor:
-            cursor.executemany(statement.replace("?", "%s"), rows)
+        # Not `executemany` of psycopg: it is a pipeline, and the server does not see that a process which was paused in
+        # one is idle. The process would keep its locks.
+        for row in rows:
+            self.execute(statement, row)
 
 
 def describe_url(url: str) -> str:
@@ -187,7 +191,7 @@ def _make_tables(raw: psycopg.Connection[Any]) -> None:
     if _has_tables(raw):
         return
     with raw.transaction():
-        raw.execute("SELECT pg_advisory_xact_lock(%s, 0)", (_LOCK,))
+        raw.execute("SELECT pg_advisory_xact_lock(%s, 0)", (ADVISORY_LOCK,))
         if not _has_tables(raw):
             raw.execute(_TABLES)
             raw.execute("INSERT INTO dragoman.version VALUES (%s)", (VERSION,))
@@ -314,13 +318,21 @@ class PostgresWriter(Writer[PostgresConnection]):
         connection.raw.close()
 
 
+_LOCKED = "55P03"
+
+
 class _Unreachable(JournalFailed):
-    """The server cannot be reached. The journal tries again for some time before a task gets this error."""
+    """The server cannot be reached, or another session keeps a lock.
+
+    The journal tries again for some time before a task gets this error.
+    """
 
     hint = "start the database or check the address, then resume the run"
 
 
 def _unreachable(error: BaseException, raw: psycopg.Connection[Any] | None, place: str) -> BaseException:
+    if getattr(error, "sqlstate", None) == _LOCKED:
+        return _Unreachable(f"the journal in the database {place} is locked", hint="try again")
     if _is_lost(error, raw):
         return _Unreachable(f"the database {place} cannot be reached: {str(error).partition(chr(10))[0][:200]}")
     return explain(error, place)
@@ -413,7 +425,7 @@ class PostgresJournal(SqlJournal):
         return text.encode()
 
     def _lock_name(self, connection: Connection, session: str) -> None:
-        connection.execute("SELECT pg_advisory_xact_lock(?, hashtext(?))", (_LOCK, session))
+        connection.execute("SELECT pg_advisory_xact_lock(?, hashtext(?))", (ADVISORY_LOCK, session))
 
     def close(self) -> None:
         """Finish queued jobs, release held runs, end the threads. An attempt to reach the server ends."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import msgspec
 
@@ -34,8 +34,6 @@ _INSERT_RUN = (
     "INSERT INTO runs (run_id, session, parent, copied_from, begun, last, records, turns, ended, checksum, token,"
     " holder, until, seconds) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, ?, 0, NULL, 0, ?) ON CONFLICT (run_id) DO NOTHING"
 )
-
-Self = TypeVar("Self", bound="SqlJournal")
 
 
 class SqlJournal:
@@ -358,13 +356,13 @@ class SqlJournal:
         self._finalizer.detach()
         _close(self._writing, self._reading)
 
-    async def __aenter__(self: Self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:
         self.close()
 
-    def __enter__(self: Self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
