@@ -13,7 +13,7 @@ from tests.agent.runs import agent
 
 from dragoman import Agent, Connection, Retry, RunFailed
 from dragoman.agent import PartialAnswer
-from dragoman.agent.partial import JsonPrefix
+from dragoman.agent.partial import AnswerReader
 from dragoman.errors import ConfigError
 from dragoman.testing import Answer, ScriptedModel, call, sse
 
@@ -83,14 +83,14 @@ def test_every_prefix_of_json_is_shown_without_a_guess() -> None:
     ]
     for value in values:
         for text in (json.dumps(value), json.dumps(value, indent=2, ensure_ascii=False)):
-            prefix, partials = JsonPrefix(), []
+            reader, partials = AnswerReader(), []
             for character in text:
-                prefix.feed(character)
-                partials += [read] if (read := prefix.read()) is not None else []
+                reader.feed(character)
+                partials += [read] if (read := reader.read()) is not None else []
             check_growth(partials, value)
             assert partials[-1] == (value, "")
             split = random.Random(len(text))
-            other, at = JsonPrefix(), 0
+            other, at = AnswerReader(), 0
             while at < len(text):
                 size = split.randrange(1, 9)
                 other.feed(text[at : at + size])
@@ -100,10 +100,10 @@ def test_every_prefix_of_json_is_shown_without_a_guess() -> None:
 
 
 def test_a_second_value_of_a_key_is_not_shown() -> None:
-    prefix, shown = JsonPrefix(), []
+    reader, shown = AnswerReader(), []
     for character in '{"a": 1, "b": {"a": 3}, "a": 2}':
-        prefix.feed(character)
-        shown.append(prefix.read())
+        reader.feed(character)
+        shown.append(reader.read())
     assert {str(read[0]) for read in shown if read} == {
         "{}",
         "{'a': 1}",
@@ -127,10 +127,10 @@ def test_what_is_no_json_ends_the_preview_and_raises_nothing() -> None:
     ]
     for text in rows:
         for size in (1, 3, 100):
-            prefix = JsonPrefix()
+            reader = AnswerReader()
             for at in range(0, len(text), size):
-                prefix.feed(text[at : at + size])
-                read = prefix.read()
+                reader.feed(text[at : at + size])
+                read = reader.read()
                 assert read is None or "tru" not in str(read[0]) or read[0] is True
 
 
