@@ -16,6 +16,8 @@ from tests.server.processes import CLIENTS, Answer, RawClient, Running
 
 from dragoman.server.keys import KeyLimits, add_key
 
+MOST_RESERVED = 5000
+"""Tokens for the prompt and the answer of one request, while it runs."""
 CANARIES = [f"canary-{number}-{number:04x}" for number in range(10 * len(CLIENTS))]
 END = 20.0
 """Seconds after which a process that does not end is a failure."""
@@ -176,4 +178,5 @@ def test_fault_55_a_kill_leaves_keys_and_budgets_intact(tmp_path: Path) -> None:
             spent.append(sum(row["tokens"] for row in json.loads(usage.read_bytes()).values()))
     tokens = 10 * len(CANARIES)
     # Nobody knows what the requests that were cut off cost, so what was reserved for them counts as spent.
-    assert spent[0] == tokens and spent[0] <= spent[1] and spent[2] >= spent[1] + tokens, spent
+    reserved = MOST_RESERVED * len(CANARIES)
+    assert spent[0] == tokens and spent[0] <= spent[1] <= tokens + reserved and spent[2] >= spent[1] + tokens, spent
