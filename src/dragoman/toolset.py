@@ -11,6 +11,8 @@ from dragoman.errors import InvalidTool
 from dragoman.types import JsonObject, Tool
 
 _SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "schema", "parametersJsonSchema")
+_MORE = frozenset(("metadata", "read_only", "parallel_safe"))
+"""Keys of a tool that only this project has."""
 _NAMESPACES = ("functions.", "function.", "tools.", "tool.", "default_api.", "mcp.")
 _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz", "-_.\\ ")
 # The same for UTF-8. A whole text is folded five times as fast as bytes.
@@ -81,23 +83,27 @@ def _is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
 def _from_mapping(value: Mapping[str, Any]) -> Tool:
     inner = value.get("function")
     body: Mapping[str, Any] = inner if _is_mapping(inner) else value
-    name = body.get("name")
+    get = body.get
+    name = get("name")
     if not isinstance(name, str) or not name:
         raise InvalidTool(f"a tool without a name: {_shorten(value)}")
+    description = get("description")
+    description = description if isinstance(description, str) else ""
     schema: JsonObject = {}
     for key in _SCHEMA_KEYS:
-        found = body.get(key)
+        found = get(key)
         if _is_mapping(found):
             schema = found if isinstance(found, dict) else dict(found)
             break
-    description = body.get("description")
-    metadata = body.get("metadata")
+    if _MORE.isdisjoint(body):
+        return Tool(name, description, schema)
+    metadata, read_only = get("metadata"), get("read_only")
     return Tool(
         name,
-        description if isinstance(description, str) else "",
+        description,
         schema,
-        parallel_safe=body.get("parallel_safe", body.get("read_only")) is True,
-        read_only=body.get("read_only") is True,
+        parallel_safe=get("parallel_safe", read_only) is True,
+        read_only=read_only is True,
         metadata=dict(metadata) if _is_mapping(metadata) else {},
     )
 
@@ -122,14 +128,19 @@ def _shorten(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _unpack(value: object) -> Iterable[object]:
-    """Flatten grouped declarations: the tools of a Gemini request can be passed unchanged."""
+_GROUPS = frozenset(("functionDeclarations", "function_declarations"))
+
+
+def _read_tools(value: object) -> Iterable[Tool]:
+    """Return the tool of a value, or those of grouped declarations: the tools of a Gemini request, unchanged."""
     if _is_mapping(value):
-        for key in ("functionDeclarations", "function_declarations"):
-            grouped = value.get(key)
-            if isinstance(grouped, list):
-                return grouped
-    return (value,)
+        if not _GROUPS.isdisjoint(value):
+            for key in _GROUPS:
+                grouped = value.get(key)
+                if isinstance(grouped, list):
+                    return map(as_tool, grouped)
+        return (_from_mapping(value),)
+    return (as_tool(value),)
 
 
 class _Spellings:
@@ -203,7 +214,7 @@ class Toolset:
     def __init__(self, tools: Iterable[object]) -> None:
         given: tuple[Any, ...] = tuple(tools)
         if set(map(type, given)) != {Tool}:
-            given = tuple(as_tool(tool) for each in given for tool in _unpack(each))
+            given = tuple([tool for each in given for tool in _read_tools(each)])
         self.tools: tuple[Tool, ...] = given
         self._by_name = {tool.name: tool for tool in self.tools}
         self._spellings: _Spellings | None = None
@@ -229,9 +240,15 @@ class Toolset:
         tool = self._by_name.get(name)
         if tool is not None:
             return tool
-        folded = self._spell().folded
-        found = folded.get(fold(name))
+        spellings = self._spell()
+        folded = spellings.folded
+        plain = fold(name)
+        found = folded.get(plain)
         if found is None:
+            if not has_namespace(name):
+                # Most words of a text are no names, and have nothing in front to remove.
+                found = spellings.tails.get(plain)
+                return self._by_name[found] if found is not None else None
             bare = without_namespace(name)
             if bare != name:
                 found = bare if bare in self._by_name else folded.get(fold(bare))
@@ -276,6 +293,11 @@ class Toolset:
         folded = text.encode("utf-8", "surrogatepass").translate(_FOLD_BYTES, _FOLDED_AWAY)
         spellings = self._list().encode("utf-8", "surrogatepass").split(b"\n")
         return any([spelling in folded for spelling in spellings[1:-1]])
+
+    def find_last(self, text: str) -> int:
+        """Return where the last offered name of a text begins, or its end if the last one is spelled differently."""
+        last = max([text.rfind(name) for name in self._by_name], default=-1)
+        return len(text) if last < 0 or self.is_mentioned(text[last + 1 :]) else last
 
     @property
     def names(self) -> tuple[str, ...]:

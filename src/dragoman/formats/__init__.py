@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman.formats.nonce import NONCE, STALE_NONCE, nonce_format
@@ -72,12 +73,16 @@ def parser(
         calls_in_thinking=calls_in_thinking,
         starts_in_thinking=starts_in_thinking,
     )
-    if not loose:
-        return engine
+    return _load_loose()(engine) if loose else engine
+
+
+@cache
+def _load_loose() -> Callable[[Parser], LooseParser]:
+    """Import loose mode once. A late import in a function costs a microsecond per call."""
     from dragoman.formats.improvised.entry import read_message
     from dragoman.formats.loose.stage import LooseParser
 
-    return LooseParser(engine, read_message)
+    return partial(LooseParser, read_message=read_message)
 
 
 def parse(

@@ -163,12 +163,37 @@ Reader = Generator[None, None, None]
 
 IMPROVISED = "improvised"
 """The format of calls in markup that no row of the catalogue describes."""
+_NEAR = 400
+"""In the first characters of a text, a search for the last name costs more than it saves."""
 BLANK_LIMIT = 256
 """How much white space the engine holds back until it is known what the white space belongs to."""
 
 skip_blanks = re.compile(r"[ \t\r\n]*").match  # the white space of JSON; other blanks are data
 escape = json.encoder.encode_basestring  # a JSON string with its quotes; non-ASCII characters stay as they are
-write_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def make_writer(*, allow_nan: bool) -> Callable[[Any], str]:
+    """Return a function that writes a value as JSON, with its characters unescaped.
+
+    `JSONEncoder.encode` makes a new encoder for every value, which takes longer than a usual value. Without the check
+    for cycles one encoder serves all values; what it cannot write is written again, for the error of the standard one.
+    """
+    standard = json.JSONEncoder(ensure_ascii=False, allow_nan=allow_nan)
+    make = json.encoder.c_make_encoder
+    if make is None:
+        return standard.encode
+    parts = make(None, standard.default, escape, None, ": ", ", ", False, False, allow_nan)
+
+    def write(value: Any) -> str:
+        try:
+            return "".join(parts(value, 0))
+        except (ValueError, TypeError, RecursionError):
+            return standard.encode(value)
+
+    return write
+
+
+write_json = make_writer(allow_nan=True)
 
 
 class NotACall(Exception):
@@ -216,6 +241,7 @@ class Cursor:
         "ids",
         "improvised",
         "index",
+        "last_name",
         "name",
         "out",
         "position",
@@ -256,7 +282,19 @@ class Cursor:
         self.said: Said | None = None  # the calls without a marker, which must not be repeated
         self.section: Any = None  # the entry of the section in which this text is
         self.has_marks: bool | None = None  # whether the text can contain a marked improvised call, once it is known
+        self.last_name: int | None = None  # where the last offered name is in a text that arrived whole, once known
         self.improvised: Any = None  # the reader of improvised calls, which knows what this text has cost so far
+
+    def may_name(self, at: int) -> bool:
+        """Whether an offered name may be at or after a position. After the last one, a long reply has no calls."""
+        return at < _NEAR or at <= self.find_last_name()
+
+    def find_last_name(self) -> int:
+        """Return where the last offered name of a text that arrived whole begins; else, the end of the text."""
+        if self.last_name is None:
+            is_whole = self.final and not self.base and self.tools is not None
+            self.last_name = self.tools.find_last(self.text) if is_whole and self.tools else len(self.text)
+        return self.last_name
 
     # ---- stretches of text --------------------------------------------------------------------------------------
 

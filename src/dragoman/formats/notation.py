@@ -6,7 +6,6 @@ keys with it, so both agree on the values that a format can carry.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from abc import ABC, abstractmethod
@@ -15,10 +14,11 @@ from typing import Any
 
 from dragoman.args.decoder import has_surrogate
 from dragoman.errors import CannotExpress
+from dragoman.formats.cursor import make_writer
 from dragoman.formats.template import Format, Hole, Many, compile_template, literals_after
 from dragoman.types import JsonObject
 
-write_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+write_strict_json = make_writer(allow_nan=False)
 PLAIN_KEY = r"[^\W\d][\w.\-]{0,100}"
 """Matches a key that Gemma's notation writes without delimiters."""
 is_plain_key = re.compile(rf"{PLAIN_KEY}\Z").match

@@ -342,8 +342,8 @@ class Parser(Cursor):
                 return False
             if marker != "\n" or lane.closer is not None:
                 return self._meet(marker, at, at)
-            if lane is self._plan.text and self.final:
-                narrow = self._narrow or self._find_narrow()
+            if self.final and lane is not self._plan.ungated:
+                narrow = self._find_narrow(at)
                 if narrow is not lane:
                     lane = self._lane = narrow
                     continue
@@ -354,15 +354,13 @@ class Parser(Cursor):
             self._at_gate = self._plan.lines.gated
             return True
 
-    def _find_narrow(self) -> LexerState:
-        """Return the state for the lines of a complete text that stops at the fewest of them."""
+    def _find_narrow(self, at: int) -> LexerState:
+        """Return the state for the lines of a complete text, from a position on, that stops at the fewest of them."""
         plan = self._plan
-        if not self._names_a_tool():
+        if not self._names_a_tool(at):
             self._narrow = plan.ungated
-        elif not self.base and plan.needs_marks(self.text):
-            self._narrow = plan.marked
-        else:
-            self._narrow = plan.text
+        elif self._narrow is None:
+            self._narrow = plan.marked if not self.base and plan.needs_marks(self.text) else plan.text
         return self._narrow
 
     def _begins_nothing(self, start: int) -> bool:
@@ -370,7 +368,7 @@ class Parser(Cursor):
         lines = self._plan.lines
         if not self.final or not lines.gated:
             return False
-        if not self._names_a_tool():
+        if not self._names_a_tool(start):
             at = _indent(self.text, start).end()  # type: ignore[union-attr]
             return lines.words is None or lines.words.at(self.text, at, final=True)[0] is None
         if not self._line_filter.may_gate(self.text, start):
@@ -382,8 +380,11 @@ class Parser(Cursor):
             return False
         return not self._message_is_blank and not any([entry.begins(self, at) for entry in lines.entries])
 
-    def _names_a_tool(self) -> bool:
-        """Whether a line may be a call without a marker: in a text that arrived whole, it needs an offered name."""
+    def _names_a_tool(self, at: int) -> bool:
+        """Whether a line at a position or after it may be a call without a marker.
+
+        In a text that arrived whole, it needs an offered name.
+        """
         if self._mentions is None:
             tools, text = self.tools, self.text
             is_whole = self.final and not self.base and tools is not None
@@ -392,7 +393,7 @@ class Parser(Cursor):
                 and any([entry.may_occur(self) for entry in self._plan.lines.entries])
                 and tools.is_mentioned(text)
             )
-        return self._mentions
+        return self._mentions and (not self._plan.lines.are_named or self.may_name(at))
 
     def _scan_start(self) -> bool | None:
         """Scan after a call, or at the start of the message or of a line: the first token decides about the blanks."""
@@ -469,7 +470,7 @@ class Parser(Cursor):
             begins = entry.begins(self, at)
             if begins is None:
                 return None
-            if begins and (entry.place != "line" or self._names_a_tool()):
+            if begins and (entry.place != "line" or self._names_a_tool(at)):
                 entries.append(entry)
         return entries
 

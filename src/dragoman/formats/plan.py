@@ -77,6 +77,8 @@ class LineStarts:
         self.marked_gate = tuple(dict.fromkeys(marked))
         self.first_characters = frozenset("".join(entry.line_characters for entry in self.entries))
         self.open_to_names = any(entry.line_is_named for entry in self.entries)
+        self.are_named = all(entry.line_is_named for entry in self.entries)
+        """Whether every line that begins a call contains an offered name."""
         self.open_to_all = any(not entry.line_gate for entry in self.entries)
 
 

@@ -15,7 +15,7 @@ from dragoman.formats.improvised.reader import (
 )
 from dragoman.formats.json_reader import run_to
 from dragoman.formats.loose.candidates import Found, OfferedNames
-from dragoman.formats.template import Entry, NamedLine
+from dragoman.formats.template import Entry, NamedLine, match_name
 from dragoman.toolset import Toolset
 
 _nonce_opener = re.compile(r"<tool_call\s+id\s*=").match
@@ -33,13 +33,13 @@ _python_list = re.compile(r"\[[^\W\d][\w.\\]*\(").match
 _FIRST = "".join(sorted({label[0] + label[0].upper() for label in LABEL_SET}))
 _line_marks = re.compile(
     rf"""\n[ \t]*+(?![\s"'}}\])\d,.\-+*(])(?:
-      [@/!$|｜<»] | %% | :: | &[lq#] | \{{\{{
+      (?P<sigil>[@/!$|｜]) | [<»] | %% | :: | &[lq#] | \{{\{{
     | \[(?: \[ | [ \t\r\n]+[^\s{{"'\d\-\]] | (?![^\W\d][\w.\\]*\()[^\W\d_] )
     | (?:`{{3}}|~{{3}})(?!(?:python|py|json|javascript|js|bash|sh|text|xml|html|java|sql|yaml)?[ \t]*\r?(?:\n|\Z))
     | [\u2000-\U0010ffff]
     | [^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)
     | [^\W\d][\w.\-]*+[:/][^\W\d]
-    | (?=[{_FIRST}])(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}[:：=\]|>}}"']
+    | (?=[{_FIRST}])(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}(?:(?P<label>[:：=])|[\]|>}}"'])
     )""",
     re.VERBOSE,
 ).search
@@ -50,16 +50,42 @@ _MARKED_GATE = (
     rf"|(?=[{_FIRST}])(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}[:：=\]】|>}}%\"'(\n]"
 )
 """Of the lines that the gate finds, those that markup, a label or a sigil makes a call."""
+_blanks = re.compile(r"[ \t]*").match
+_MOST_MARKS = 16
+_LONGEST_LINE = 400
+"""How far the mark of a line may reach behind its name."""
 _nonce_end = Markers(["</tool_call>"])
 LONGEST = 262_144
 """The maximal number of characters that the parser holds until the call is read."""
 
 
-def _has_marks(text: str) -> bool:
+def _has_marks(cursor: Cursor) -> bool:
+    text = cursor.text
     if "</" in text or "|>" in text or "[/" in text or "｜>" in text or begins_pairs(text) is not None:
         return True
     lines = "\n" + text.lstrip()
-    return lines[1:2] == '"' or _line_marks(lines) is not None
+    if lines[1:2] == '"':
+        return True
+    # A call contains its name, so no line after that of the last name begins one.
+    limit = cursor.find_last_name() + _LONGEST_LINE if len(text) > _LONGEST_LINE else len(lines)
+    end = 0
+    for _ in range(_MOST_MARKS):
+        mark = _line_marks(lines, end, limit)
+        if mark is None:
+            return False
+        end = mark.end()
+        if mark.lastgroup is None or _may_name(lines, end, cursor.tools):
+            return True
+    return True
+
+
+def _may_name(text: str, at: int, tools: Toolset | None) -> bool:
+    """Whether an offered name may follow a sigil or a label. Decorators and assignments in source code have none."""
+    at = _blanks(text, at).end()  # type: ignore[union-attr]
+    name = match_name(text, at)
+    if tools is None or name is None or ":" in name[0] or match_label(text, at) is not None:
+        return True
+    return tools.find(name[0]) is not None or name[0].endswith(".call")
 
 
 class Improvised(NamedLine):
@@ -80,7 +106,7 @@ class Improvised(NamedLine):
         if not self._marked_only:
             return True
         if cursor.has_marks is None:
-            cursor.has_marks = _has_marks(cursor.text)
+            cursor.has_marks = _has_marks(cursor)
         return cursor.has_marks
 
     def _reader(self, cursor: Cursor, tools: Toolset | None) -> ImprovisedReader:
@@ -94,7 +120,7 @@ class Improvised(NamedLine):
 
     def begins(self, cursor: Cursor, at: int) -> bool | None:
         # The cheapest look at a complete text comes first.
-        if cursor.final and not cursor.base and not self.may_occur(cursor):
+        if cursor.final and not cursor.base and not (self.may_occur(cursor) and cursor.may_name(at)):
             return False
         return super().begins(cursor, at)
 
