@@ -7,7 +7,8 @@ import copy
 import inspect
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from logging import ERROR, INFO, WARNING
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -164,7 +165,9 @@ _USUAL = dict.fromkeys(("compacted", "tools_deferred", "rule_added", "arguments_
 class ModelClient(Protocol):
     """An object that can send a request: `dragoman.client.Client`, or your own implementation."""
 
-    def stream(self, request: Request, *, whole: bool = False, deadline: float | None = None) -> AsyncIterator[Any]: ...
+    def stream_batches(
+        self, request: Request, *, whole: bool = False, deadline: float | None = None
+    ) -> AsyncGenerator[Sequence[Any]]: ...
 
 
 class RunServices(Struct, kw_only=True):
@@ -499,16 +502,19 @@ class Driver:
         client_for = self._services.client_for(composed.chosen_mode.endpoint)
         until = None if deadline is None else self._began + deadline
         is_heard = bool(self._services.listeners)
-        async for event in client_for.stream(composed.request, whole=not self._services.streaming, deadline=until):
-            if isinstance(event, NOTICES):
-                self._hear(event)
-                continue
-            shown = reader.feed(event)
-            if is_heard:
-                for each in shown:
-                    self.emit(each)
-                if self._services.budget is not None:
-                    await self._services.budget()
+        whole = not self._services.streaming
+        async with aclosing(client_for.stream_batches(composed.request, whole=whole, deadline=until)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    if isinstance(event, NOTICES):
+                        self._hear(event)
+                        continue
+                    shown = reader.feed(event)
+                    if is_heard:
+                        for each in shown:
+                            self.emit(each)
+                        if self._services.budget is not None:
+                            await self._services.budget()
 
     def _hear(self, event: RequestPrepared | RequestRetried | ModelReplaced) -> None:
         """Handle a notice of the client: emit a retry, and note in the result what the wire cannot carry."""

@@ -41,10 +41,10 @@ _SPARE_BOUNDARIES = 4
 
 def _may_leak(message: Message) -> bool:
     """Whether a message is a notice about a leaked call, or has words next to a call."""
+    parts = message.parts
     if message.role == "user":
-        return message.text.startswith(NOTICE)
-    kinds = {type(part) for part in message.parts}
-    return Text in kinds and ToolCall in kinds
+        return bool(parts) and isinstance(parts[0], Text) and parts[0].text.startswith(NOTICE)
+    return len(parts) > 1 and {Text, ToolCall} <= set(map(type, parts))
 
 
 class LearnedFact(Struct, frozen=True):

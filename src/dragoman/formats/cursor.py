@@ -179,7 +179,7 @@ def make_writer(*, allow_nan: bool) -> Callable[[Any], str]:
     for cycles one encoder serves all values; what it cannot write is written again, for the error of the standard one.
     """
     standard = json.JSONEncoder(ensure_ascii=False, allow_nan=allow_nan)
-    make = json.encoder.c_make_encoder
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return standard.encode
     parts = make(None, standard.default, escape, None, ": ", ", ", False, False, allow_nan)

@@ -358,7 +358,11 @@ class Codec(ABC):
         return Prepared(body, tuple(losses), aliases, shape.tools, draft.limit)
 
     def _find_shape(self, request: Request) -> Shape:
-        key = content_key((request.tools, request.options)) if self.is_shared else None
+        if not self.is_shared:
+            return self._make_shape(request)
+        # No wire sends the functions of a tool, and they have no content to compare.
+        tools = [tool if tool.run is None else replace(tool, run=None, inspect=None) for tool in request.tools]
+        key = content_key((tools, request.options))
         if key is None:
             return self._make_shape(request)
         more = (self.name, id(self.quirks))
