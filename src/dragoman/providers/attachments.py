@@ -12,7 +12,7 @@ from dragoman.media import kind_of
 from dragoman.providers.definitions import codec_for
 from dragoman.providers.endpoint import Endpoint
 from dragoman.types import File, Image, Message, Request
-from dragoman.wire.media import label_of, settle, type_of
+from dragoman.wire.media import LEFT_OUT, label_of, settle, type_of
 
 _has_scheme = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:").match
 _is_base64 = re.compile(r"[A-Za-z0-9+/=_\s-]*").fullmatch
@@ -45,9 +45,9 @@ def _check_part(given: Image | File, endpoint: Endpoint) -> None:
     name, label = f"{endpoint.provider.name}:{endpoint.model}", label_of(part)
     sent = replace(part, extra={endpoint.wire: own} if own else {})
     prepared = codec_for(endpoint).prepare(Request(endpoint.model, [Message("user", [sent])]))
-    left_out = [loss.detail for loss in prepared.losses if "was left out: " in loss.detail]
+    left_out = [loss.detail for loss in prepared.losses if LEFT_OUT in loss.detail]
     if left_out:
-        reason = left_out[0].partition("was left out: ")[2]
+        reason = left_out[0].partition(LEFT_OUT)[2]
         takes_none = not endpoint.quirks.images
         hint = (
             CannotSend.hint

@@ -11,6 +11,8 @@ from dragoman.types import File, Image, Message, Part, Text, ToolResult
 from dragoman.wire.failures import Loss
 from dragoman.wire.values import split_data_url
 
+LEFT_OUT = "was left out: "
+"""In the loss of every image and file that a wire cannot carry, before the reason."""
 NO_CONTENT = "it has neither data nor an address that this wire can use"
 _WORDS = {"image": "image", "audio": "recording", "video": "video"}
 
@@ -42,7 +44,7 @@ def label_of(part: Image | File) -> str:
 def omit(part: Image | File, why: str, losses: list[Loss], where: str = "history") -> Text:
     """Report a part that a wire cannot carry, and return the words that tell the model that it is missing."""
     label = label_of(part)
-    losses.append(Loss("dropped", where, f"the {label} was left out: {why}"))
+    losses.append(Loss("dropped", where, f"the {label} {LEFT_OUT}{why}"))
     return Text(f"[{label}: not available]")
 
 
