@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Stop as Stop,
         ToolPrompt as ToolPrompt,
     )
+    from dragoman.builtin.attachments import aattach as aattach, attach as attach
     from dragoman.client.api import aask as aask, ask as ask, astream as astream, stream as stream
     from dragoman.errors import DragomanError as DragomanError
     from dragoman.extraction import Extraction as Extraction, extract as extract, extractor as extractor
@@ -129,6 +130,7 @@ if not TYPE_CHECKING:
                 "Agent Approval ApprovalRequest Budget Connection ContextSettings Deny Limits RunFailed RunResult"
                 " Safety Stop ToolPrompt"
             ),
+            "dragoman.builtin.attachments": "aattach attach",
             "dragoman.client.api": "aask ask astream stream",
             "dragoman.errors": "DragomanError",
             "dragoman.extraction": "Extraction extract extractor",

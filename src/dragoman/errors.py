@@ -2,7 +2,7 @@
 
 DragomanError
 ├─ ConfigError       UnknownProvider · UnknownModel · UnknownFormat · MissingKey · InvalidTool · CannotExpress
-│                    keywords.UnknownKeyword
+│                    CannotSend · keywords.UnknownKeyword
 ├─ TransportError    ConnectFailed · TimedOut · StreamCut                     (retryable)
 ├─ ProviderError     RateLimited · Overloaded · Unauthorized · BadRequest · ContextTooLong · Refused · ChoiceIgnored
 ├─ ProtocolError     the provider violates its own protocol: wire, path, raw
@@ -104,6 +104,12 @@ class CannotExpress(ConfigError):
         self.path = path
         self.why = why
         super().__init__(f"{path}: {why}")
+
+
+class CannotSend(ConfigError):
+    """An endpoint cannot take an image or a file of the user. Nothing was sent."""
+
+    hint = "send it in another form, or choose a model that takes it"
 
 
 # ---- errors of the network -----------------------------------------------------------------------------------------

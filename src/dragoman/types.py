@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
+
+from dragoman.media import FilePath, ReadablePath, check_size, find_type, read_file, recognise
 
 JsonObject = dict[str, Any]
 """A decoded JSON object. The type is `Any`, because the model chooses the content."""
@@ -114,54 +116,24 @@ class Thinking(Struct, frozen=True, tag="thinking"):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-class ReadablePath(Protocol):
-    """A path that reads its file itself, such as a `pathlib.Path`."""
-
-    @property
-    def name(self) -> str: ...
-
-    def read_bytes(self) -> bytes: ...
-
-
 Data = str | bytes | bytearray | memoryview
 """The data of an image or file: bytes, or base64 text."""
 
 
-# How base64 of the common kinds begins.
-_BEGINNINGS = (
-    ("iVBOR", "image/png"),
-    ("/9j/", "image/jpeg"),
-    ("R0lGOD", "image/gif"),
-    ("UklGR", "image/webp"),
-    ("JVBERi", "application/pdf"),
-)
-
-
-def find_media_type(data: str) -> str | None:
-    """The media type of base64 data that came without one, by its first bytes."""
-    return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), None)
-
-
 def _encode_data(part: Image | File) -> None:
-    """Bytes as the base64 text that every wire carries."""
-    if isinstance(part.data, bytes | bytearray | memoryview):
-        data = b64encode(part.data).decode()
-        force_setattr(part, "data", data)
-        if part.media_type is None:
-            force_setattr(part, "media_type", find_media_type(data))
-
-
-_BY_ENDING = {
-    **{ending: f"image/{ending}" for ending in ("png", "jpeg", "gif", "webp", "bmp", "tiff", "heic")},
-    **{ending: f"text/{ending}" for ending in ("csv", "html", "xml", "css")},
-    **{"jpg": "image/jpeg", "svg": "image/svg+xml", "txt": "text/plain", "md": "text/markdown"},
-    **{"pdf": "application/pdf", "json": "application/json", "mp4": "video/mp4", "webm": "video/webm"},
-    **{"wav": "audio/wav", "mp3": "audio/mpeg", "ogg": "audio/ogg", "flac": "audio/flac", "m4a": "audio/mp4"},
-}
-
-
-def _find_type(name: str) -> str:
-    return _BY_ENDING.get(name.rpartition(".")[2].lower(), "application/octet-stream")
+    """Bytes as the base64 text that every wire carries, with the media type that they show."""
+    if not isinstance(part.data, bytes | bytearray | memoryview):
+        return
+    content = bytes(part.data)
+    what = f"the file {part.name!r}" if isinstance(part, File) else "the image"
+    check_size(content, what)
+    if part.media_type is None:
+        name = part.name if isinstance(part, File) else ""
+        kind = find_type(content) if isinstance(part, Image) else recognise(content, name)
+        if isinstance(part, Image) and kind and not kind.startswith("image/"):
+            raise ValueError(f"the data is no image, but {kind}: use File(name, data)")
+        force_setattr(part, "media_type", kind or None)
+    force_setattr(part, "data", b64encode(content).decode())
 
 
 class Image(Struct, frozen=True, tag="image"):
@@ -186,13 +158,16 @@ class Image(Struct, frozen=True, tag="image"):
         _encode_data(self)
 
     @classmethod
-    def from_path(cls, path: ReadablePath, media_type: str | None = None) -> Image:
-        """The image in a file: `Image.from_path(Path("a.png"))`. Its media type is that of its name unless it is
-        given."""
-        kind = media_type or _find_type(path.name)
+    def from_path(cls, path: str | FilePath | ReadablePath, media_type: str | None = None) -> Image:
+        """The image in a file: `Image.from_path("a.png")`. Its media type is that of its content, unless it is given.
+
+        Raises OSError if the file cannot be read, and ValueError if it is empty, too large or no image.
+        """
+        name, content = read_file(path)
+        kind = media_type or recognise(content, name)
         if not kind.startswith("image/"):
-            raise ValueError(f"{path} is no image by its name ({kind}): give the media_type, or use File.from_path")
-        return cls(data=path.read_bytes(), media_type=kind)
+            raise ValueError(f"{path} is no image ({kind}): use File.from_path, or dragoman.attach for any file")
+        return cls(data=content, media_type=kind)
 
 
 class File(Struct, frozen=True, tag="file"):
@@ -219,9 +194,14 @@ class File(Struct, frozen=True, tag="file"):
         _encode_data(self)
 
     @classmethod
-    def from_path(cls, path: ReadablePath, media_type: str | None = None) -> File:
-        """The content of a file under its name; its media type is that of its name unless it is given."""
-        return cls(path.name, path.read_bytes(), None, media_type or _find_type(path.name))
+    def from_path(cls, path: str | FilePath | ReadablePath, media_type: str | None = None) -> File:
+        """The content of a file under its name: `File.from_path("a.pdf")`.
+
+        Its media type is that of its content, or of its name where the content leaves it open. Raises OSError if the
+        file cannot be read, and ValueError if it is empty or too large.
+        """
+        name, content = read_file(path)
+        return cls(name, content, None, media_type or recognise(content, name))
 
 
 class ToolResult(Struct, frozen=True, tag="result"):

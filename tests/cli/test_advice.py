@@ -55,6 +55,15 @@ def test_names_of_models_resolve_or_are_suggested(dragoman: Any, home: Path) -> 
         ("opnai/gpt-4o", "did you mean 'openai'?", "dragoman providers"),
         ("openrouter", "unknown model 'openrouter'", "openrouter:MODEL"),
         ("nothing-like-it", "unknown model 'nothing-like-it'", "ollama:qwen3"),
+        ("gpt 4o", "a name with a blank; did you mean gpt-4o?", "--help"),
+        ("openai: gpt  4o", "did you mean openai:gpt-4o?", "--help"),
+        ("claude sonnet 4.5", "did you mean claude-sonnet-4.5?", "--help"),
+        ("no such thing", "a name with a blank", "--help"),
+        ("gpt4o", "did you mean 'gpt-4o'?", "gpt-4o"),
+        ("calude-sonnet-4-5", "did you mean 'claude-sonnet-4-5'?", "claude-sonnet-4-5"),
+        ("gemni-2.5-flash", "did you mean 'gemini-2.5-flash'?", "gemini-2.5-flash"),
+        ("openai:", "a name without a model", "--help"),
+        (":gpt-4o", "a name without a provider", "--help"),
     ]
     for name, words, hint in rows:
         done = dragoman("run", "hi", "-m", name)

@@ -121,6 +121,7 @@ QUIRKS: dict[str, tuple[Any, Columns]] = {
     "needs_user": (True, {}),
     "alternates": (True, {}),
     "bridges_results": (True, {}),
+    "images": (False, {}),
     "result_images": (True, {}),
     "id_pattern": ("^[a-z]{9}$", {}),
     "marks_cache": (True, {}),

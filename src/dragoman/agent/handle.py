@@ -63,6 +63,12 @@ def _check(message: Message) -> Message:
     return message
 
 
+def find_new(messages: list[Message]) -> list[Message]:
+    """Return the messages after the last one of the model: what the user asks now."""
+    said = [number for number, message in enumerate(messages) if message.role == "assistant"]
+    return messages[said[-1] + 1 :] if said else messages
+
+
 def begin_conversation(system: str | None, before: Iterable[Message], task: Iterable[Message]) -> list[Message]:
     """Return the agent's system prompt, the earlier messages and the task. It replaces an earlier system prompt."""
     history = [*before, *task]

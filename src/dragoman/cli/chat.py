@@ -17,6 +17,7 @@ from dragoman.agent import Agent, Run, RunEvent
 from dragoman.agent.resume import read_start
 from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import CommandApprover
+from dragoman.cli.attachments import add_attachments, read_attachments
 from dragoman.cli.context import AppContext
 from dragoman.cli.options import RunOptions, with_options
 from dragoman.cli.runner import (
@@ -33,7 +34,7 @@ from dragoman.cli.signals import reserve_stdin, reserve_stdout
 from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.journal import MemoryJournal
 from dragoman.replies import add_usage
-from dragoman.types import Message, Text, Usage
+from dragoman.types import Message, Usage
 
 # ---- input -----------------------------------------------------------------------------------------------------------
 
@@ -117,6 +118,7 @@ class Conversation:
             context.journal = MemoryJournal()
         self._journal = context.journal
         self.session = session or _new_session()
+        self._attached = read_attachments(context.options.attach, uses_stdin=True)
         self._history: list[Message] | None = None
         """The messages before the next one, after an undo; None if the session in the journal has them."""
         self._user = TerminalUser()
@@ -166,9 +168,10 @@ class Conversation:
             print("interrupted", file=sys.stderr)
 
     async def _run_message(self, message: str) -> FinishedRun:
-        task: str | list[Message] = message
+        task: str | Message | list[Message] = add_attachments(message, self._attached)
+        self._attached = []
         if self._history is not None:
-            task = [*self._history, Message("user", [Text(message)])]
+            task = [*self._history, task if isinstance(task, Message) else Message.user(message)]
 
         def start(on_event: Callable[[RunEvent], object]) -> Run:
             return self.agent.stream(task, session=self.session, on_event=on_event)

@@ -93,6 +93,18 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             "--system", metavar="TEXT|@FILE", help="The system prompt, or a file that contains it.", group=_SESSION
         ),
     ] = None
+    attach: Annotated[
+        tuple[str, ...],
+        ONCE,
+        _option(
+            "--attach",
+            "-a",
+            metavar="FILE|URL|-",
+            help="An image, a document, a recording or a text file for the first message; - is standard input. May be "
+            "repeated.",
+            group=_SESSION,
+        ),
+    ] = ()
     session: Annotated[str | None, ONCE, _option("--session", "-s", metavar="NAME", group=_SESSION)] = None
     resume: Annotated[bool, ONCE, _option("--resume", group=_SESSION)] = False
     approve: Annotated[
@@ -212,6 +224,16 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     ] = None
     as_json: Annotated[bool, ONCE, _option("--json", help="Print one JSON object per event.", group=_OUTPUT)] = False
     quiet: Annotated[bool, ONCE, _option("--quiet", "-q", group=_OUTPUT)] = False
+    verbose: Annotated[
+        bool,
+        ONCE,
+        _option(
+            "--verbose",
+            "-v",
+            help="Also show the traceback of a tool that failed, and every change of a request.",
+            group=_OUTPUT,
+        ),
+    ] = False
     thinking: Annotated[
         bool, ONCE, _option("--thinking", help="Also show the reasoning of the model.", group=_OUTPUT)
     ] = False

@@ -48,6 +48,7 @@ from dragoman.events import (
     ThinkingDelta,
 )
 from dragoman.types import InvalidCall, ToolCall
+from dragoman.wire.media import LEFT_OUT
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,8 +99,17 @@ class JsonView:
 class ScreenView:
     """Text for people, with colours and a spinner on a terminal."""
 
-    def __init__(self, out: IO[str], *, quiet: bool = False, thinking: bool = False, can_resume: bool = True) -> None:
+    def __init__(
+        self,
+        out: IO[str],
+        *,
+        quiet: bool = False,
+        verbose: bool = False,
+        thinking: bool = False,
+        can_resume: bool = True,
+    ) -> None:
         self._out = out
+        self._is_verbose = verbose
         self._can_resume = can_resume
         self._streams = out.isatty()
         self._quiet = quiet
@@ -273,8 +283,19 @@ class ScreenView:
         self.line("< ", style, (prefix, "cyan"), (f"{mark}{lines[0] or '(nothing)'}", style), (duration, "dim"))
         for each in lines[1:]:
             self.line(f"  {each}", style)
+        if event.error and not self._quiet:
+            self._show_traceback(event.error)
         if self._running:
             self._show_waiting(self._running_text())
+
+    def _show_traceback(self, traceback: str) -> None:
+        """Show where a tool failed; the model has the message, and the traceback is for its author."""
+        if self._is_verbose:
+            self.block(traceback.rstrip("\n"), "dim", mark="  ")
+            return
+        place = next((line for line in reversed(traceback.splitlines()) if line.startswith('  File "')), "")
+        words = f"{one_line(place.strip())}; " if place else ""
+        self.line(f"  {words}-v shows the traceback", "dim")
 
     # ---- end of a run ------------------------------------------------------------------------------------------------
 
@@ -294,9 +315,16 @@ class ScreenView:
             self._out.flush()
         else:
             self._print_text_before_call()
+        self._print_changes(result)
         if outcome.kind != "answered" and outcome.kind != "cancelled":
             self._print_outcome(result)
         self.line(_summary(result, time.monotonic() - self._started_at), "dim")
+
+    def _print_changes(self, result: RunResult) -> None:
+        """Name the images and files that the model did not get; with -v, everything that a wire changed."""
+        for problem in result.problems:
+            if problem.kind == "request_changed" and (self._is_verbose or LEFT_OUT in problem.message):
+                self.note(problem.message.removeprefix("history: "))
 
     def _print_outcome(self, result: RunResult) -> None:
         outcome = result.outcome

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dragoman.cli.attachments import add_attachments, describe_attachments, read_attachments
 from dragoman.cli.options import RunOptions, with_options
 from dragoman.cli.screen import STANDARD_INPUT, exit_code_of, print_line, print_warnings, read_text, report_error
 from dragoman.errors import ConfigError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dragoman.agent import Run, RunEvent
     from dragoman.cli.context import AppContext
     from dragoman.cli.runner import LoopRunner
+    from dragoman.types import Message
 
 
 HELP = """Run a task: ask the model, run the tools that it calls, and repeat until it answers.
@@ -40,6 +42,7 @@ Examples:
   dragoman run "What is the weather in Paris?" -m ollama:qwen3 --tools weather.py
   dragoman run -m openai:gpt-5 --system @role.md "Summarise this" - < notes.txt
   git diff | dragoman run "Review this change:" - > review.md
+  dragoman run "What is in this picture?" -a photo.png -a https://example.org/plan.pdf
   dragoman run "Fix the test" --mode edits --allow 'bash(pytest*)'
   dragoman run -p review --fill language=German - < notes.md   use a saved prompt
   dragoman run "Tidy up" -t files.py --approve move_file --deny delete_file
@@ -99,8 +102,16 @@ def run(
         raise ConfigError("--fill needs --prompt", hint="name the prompt: -p NAME --fill NAME=VALUE")
     if options.resume and prompt is not None:
         raise ConfigError("--resume continues a run and takes no --prompt", hint="leave out one of them")
+    if options.resume and options.attach:
+        raise ConfigError("--resume continues a run and takes no --attach", hint="leave out one of them")
     if not options.resume:
-        return _run_task(options, read_task(words) if prompt is None else fill_prompt(prompt, fill or [], words))
+        if STANDARD_INPUT in options.attach and not words and prompt is None:
+            raise ConfigError(
+                "there is no task, because -a - reads standard input", hint="write the task: dragoman run TASK -a -"
+            )
+        parts = read_attachments(options.attach, uses_stdin=STANDARD_INPUT in words)
+        text = read_task(words) if prompt is None else fill_prompt(prompt, fill or [], words)
+        return _run_task(options, add_attachments(text, parts))
     if len(words) > 1:
         raise ConfigError("--resume takes the id of one run, or none", hint="`dragoman sessions list` shows them")
     return _run_task(options, "", run_id=words[0] if words else None)
@@ -134,7 +145,7 @@ def read_task(words: tuple[str, ...]) -> str:
     return text
 
 
-def _run_task(options: RunOptions, task: str, run_id: str | None = None) -> int:
+def _run_task(options: RunOptions, task: str | Message, run_id: str | None = None) -> int:
     from dragoman.cli.context import AppContext
     from dragoman.cli.runner import LoopRunner
 
@@ -146,6 +157,9 @@ def _run_task(options: RunOptions, task: str, run_id: str | None = None) -> int:
             )
         if not options.as_json:
             print_warnings(context.warnings)
+        if not options.as_json and not options.quiet and not isinstance(task, str):
+            for line in describe_attachments(task.parts):
+                print_line(f"attached: {line}", error=True)
         runner = LoopRunner()
         try:
             code = runner.run(_run_agent(context, runner, task, run_id))
@@ -157,7 +171,7 @@ def _run_task(options: RunOptions, task: str, run_id: str | None = None) -> int:
     return runner.close(code)
 
 
-async def _run_agent(context: AppContext, runner: LoopRunner, task: str, run_id: str | None) -> int:
+async def _run_agent(context: AppContext, runner: LoopRunner, task: str | Message, run_id: str | None) -> int:
     from dragoman.cli.approval_prompt import CommandApprover
     from dragoman.cli.runner import continue_run, find_run, find_terminal_user, open_view, show_run
     from dragoman.cli.signals import reserve_stdin, reserve_stdout

@@ -71,7 +71,9 @@ def open_view(options: RunOptions, out: IO[str], *, can_resume: bool = False) ->
     """The view that the options ask for: lines of JSON, or text."""
     if options.as_json:
         return JsonView(out)
-    return ScreenView(out, quiet=options.quiet, thinking=options.thinking, can_resume=can_resume)
+    return ScreenView(
+        out, quiet=options.quiet, verbose=options.verbose, thinking=options.thinking, can_resume=can_resume
+    )
 
 
 class TerminalUser(Struct, frozen=True):

@@ -23,6 +23,7 @@ from dragoman.agent.result import Category, OutcomeKind, RunResult
 from dragoman.characters import escape_json, escape_line, escape_message, escape_text, quote_value
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession
+from dragoman.media import describe_size, measure, read_base64
 from dragoman.secrets import HumanSink, scrub
 from dragoman.toolset import Toolset
 from dragoman.types import File, Image, Text, ToolResult
@@ -460,11 +461,22 @@ def result_text(result: ToolResult) -> str:
     return "\n".join(part.text if isinstance(part, Text) else describe_part(part) for part in result.content)
 
 
+_HEAD_CHARS = 4 * 16_384
+"""The beginning of the data of an image, in which its dimensions are looked for."""
+
+
 def describe_part(part: Image | File) -> str:
-    """The kind, name and media type of an image or a file."""
+    """An image or a file in words: its kind, name, media type, dimensions and size, or its address."""
+    found = [part.media_type or ""]
+    if part.data is not None:
+        size = measure(read_base64(part.data[:_HEAD_CHARS])) if isinstance(part, Image) else None
+        found += [f"{size[0]}x{size[1]}"] if size is not None else []
+        found.append(describe_size(len(part.data) * 3 // 4 - part.data[-2:].count("=")))
+    elif part.url:
+        found.append(one_line(part.url, 100))
     kind = type(part).__name__.lower()
     named = f" {part.name}" if isinstance(part, File) and part.name else ""
-    return f"[{kind}{named}{', ' + part.media_type if part.media_type else ''}]"
+    return f"[{', '.join([kind + named, *filter(None, found)])}]"
 
 
 # ---- spinner ---------------------------------------------------------------------------------------------------------

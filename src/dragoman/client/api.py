@@ -18,7 +18,7 @@ from dragoman import providers
 from dragoman.client import portal
 from dragoman.client.client import Client, shared_transport
 from dragoman.client.facts import shared_facts
-from dragoman.client.retry import NOTICES, Retries
+from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried, Retries
 from dragoman.client.transport import Transport
 from dragoman.errors import ChoiceIgnored
 from dragoman.events import CallBroken, CallEnded, CallRefused, Event, ReplyEnded, ReplyFailed, UsageReported
@@ -34,7 +34,9 @@ from dragoman.extraction.tool_mode import (
     open_reader,
 )
 from dragoman.keywords import known_keywords
+from dragoman.logs import get_log
 from dragoman.providers import Endpoint, Facts
+from dragoman.providers.attachments import check_media
 from dragoman.providers.facts import learn_from_failure
 from dragoman.replies import ReplyFolder
 from dragoman.toolset import Toolset
@@ -43,6 +45,7 @@ from dragoman.wire.failures import as_error
 
 Prompt = str | Message | Iterable[Message | Mapping[str, Any]]
 _WORDS_OF_CHANCE = 8
+_log = get_log("client")
 
 
 class _Question(Struct):
@@ -100,6 +103,7 @@ async def _receive(question: _Question) -> tuple[Reply, Extractor | None]:
     folding = ReplyFolder()
     async for event in question.client.stream(question.composed.request, whole=True, deadline=question.deadline):
         if isinstance(event, NOTICES):
+            _log_losses(event)
             continue
         if reader is None:
             folding.add(event)
@@ -108,6 +112,13 @@ async def _receive(question: _Question) -> tuple[Reply, Extractor | None]:
     if reader is not None:
         reader.close()
     return (folding.reply() if reader is None else reader.reply), reader
+
+
+def _log_losses(event: RequestPrepared | RequestRetried | ModelReplaced) -> None:
+    """Tell the log what the wire could not carry: a reply has no place for it."""
+    if isinstance(event, RequestPrepared):
+        for loss in event.losses:
+            _log.info("%s: the request was changed: %s", event.model, loss)
 
 
 def _rejects_tools(question: _Question, failure: Failure) -> bool:
@@ -179,6 +190,7 @@ async def _listen(question: _Question, again: Callable[[], _Question] | None = N
     ends: list[Event] = []
     async for event in question.client.stream(question.composed.request, deadline=question.deadline):
         if isinstance(event, NOTICES):
+            _log_losses(event)
             continue
         if isinstance(event, ReplyFailed) and (reader is None or not reader.recovers(event.failure)):
             if again is not None and _rejects_tools(question, event.failure):
@@ -238,6 +250,7 @@ def _prepare(
     endpoint = providers.resolve(model, base_url=base_url or "", facts=facts) if isinstance(model, str) else model
     chosen_mode = choose_tool_mode(endpoint, Toolset.of(tools) or Toolset(()), tool_mode, text_calls=text_calls)
     messages = _read_prompt(prompt, system)
+    check_media(messages, endpoint)
     boundaries = [secrets.token_hex(4) for _ in range(_WORDS_OF_CHANCE)] if chosen_mode.mode else []
     composed = compose(messages, chosen_mode, options, boundaries=boundaries)
     endpoint = composed.chosen_mode.endpoint

@@ -245,7 +245,11 @@ def refuse(layers: list[Layer]) -> None:
     shown = faults[:_MOST_FAULTS]
     if len(faults) > len(shown):
         shown.append(f"... and {len(faults) - len(shown)} more")
-    raise ConfigError("\n".join(shown), hint="`dragoman config init` writes a file with every setting in it")
+    is_typed = all(line.startswith("argument: ") for line in shown)
+    hint = (
+        "--help explains the options" if is_typed else "`dragoman config init` writes a file with every setting in it"
+    )
+    raise ConfigError("\n".join(shown), hint=hint)
 
 
 # ---- reading one value ---------------------------------------------------------------------------------------------

@@ -105,8 +105,15 @@ def _text(value: Any) -> str:
 
 def _model(value: Any) -> str:
     name = _text(value)
+    if re.search(r"\s", name.strip()):
+        from dragoman.providers.registry import Registry
+
+        meant = Registry.default().suggest_model(name)
+        raise ValueError("a name with a blank" + (f"; did you mean {meant}?" if meant else ""))
+    if name.startswith(":") or name.endswith(":"):
+        raise ValueError(f"a name without a {'provider' if name.startswith(':') else 'model'}")
     # The name of a model may become part of a URL, so it must not contain characters that change the path.
-    if name.startswith(":") or name.endswith(":") or not _MODEL(name) or ".." in name:
+    if not _MODEL(name) or ".." in name:
         raise ValueError
     return name
 

@@ -259,6 +259,10 @@ class Registry(Struct, frozen=True):
         provider belongs to the vendor of its family, if nobody else serves it, or to the server at `base_url`. Raises
         UnknownProvider or UnknownModel, which suggest a name.
         """
+        if not base_url and name.strip() and any(sign.isspace() for sign in name):
+            # No vendor has such names, and a request with one would only fail.
+            meant = self.suggest_model(name)
+            raise UnknownModel(name, [meant] if meant else (), hint=f"write it as {meant}" if meant else None)
         found = self._split_at(name, ":") or (
             self._split_at(name, "/") if self._means_provider(name, base_url) else None
         )
@@ -273,10 +277,23 @@ class Registry(Struct, frozen=True):
         if (first != name or nearest(name, self.names())) and (family.vendor or not is_family):
             raise UnknownProvider(first, self.names())
         if not is_family:
-            raise UnknownModel(name)
+            meant = self.suggest_model(name)
+            raise UnknownModel(name, [meant] if meant else (), hint=f"write it as {meant}" if meant else None)
         vendor = family.name.partition("_")[0]
         places = " or ".join(f"{place}:{name}" for place in (vendor, "ollama", "openrouter") if place in self)
         raise UnknownModel(name, hint=f"several providers have this model: name one, for example {places}")
+
+    def suggest_model(self, name: str) -> str:
+        """Return the name that was probably meant by one with blanks, missing hyphens or a typing error; or nothing."""
+        place, sign, model = name.strip().rpartition(":")
+        model = re.sub(r"\s+", "-", model.strip())
+        first = re.split(r"[\W\d_]", model.lower())[0]
+        known = nearest(first, {each.name.partition("_")[0] for each in self.profiles}) or first
+        spelled = known + model[len(first) :]
+        spaced = re.sub(rf"^{re.escape(known)}(?=\d)", f"{known}-", spelled)
+        found = next((each for each in (model, spaced, spelled) if self.profile(each).name != UNKNOWN.name), "")
+        suggested = f"{place.strip()}{sign}{found}" if found else ""
+        return "" if suggested == name else suggested
 
     def _split_at(self, name: str, sign: str) -> tuple[str, str] | None:
         provider, _, rest = name.partition(sign)

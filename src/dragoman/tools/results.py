@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from dragoman.characters import strip_controls
 from dragoman.errors import ModelMistake, ToolError, ToolFailed
+from dragoman.media import COMMON_IMAGES, MAX_BYTES, decode_text, ending_of, is_text_type, recognise
 from dragoman.tools.calls import BoundCall, Wait, run_async, run_sync
 from dragoman.tools.introspection import first_of
 from dragoman.tools.json_values import json_text, plain, shown, whole
@@ -74,12 +75,6 @@ class Finished(Halt):
 # Images and files in the results of a tool, recognised by their interface and content, not by their library.
 
 Part = Text | Image | File
-_IMAGES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF87a": "image/gif",
-    b"GIF89a": "image/gif",
-}
 
 
 def media_part(value: Any) -> Part | None:
@@ -108,17 +103,13 @@ def _drawn(draw: Any, value: Any) -> bytes | None:
 
 def part_of_bytes(content: bytes) -> Part:
     """Convert bytes to an image (by the first bytes), else to text if possible, else to a file."""
-    is_webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
-    known = next((media_type for start, media_type in _IMAGES.items() if content.startswith(start)), None)
-    media_type = "image/webp" if is_webp else known
-    if media_type is not None:
-        return Image(data=b64encode(content).decode(), media_type=media_type)
-    if content.startswith(b"%PDF-"):
-        return File("output.pdf", b64encode(content).decode(), media_type="application/pdf")
-    try:
-        return Text(content.decode())
-    except UnicodeDecodeError:
-        return File("output.bin", b64encode(content).decode(), media_type="application/octet-stream")
+    data = b64encode(content).decode()
+    kind = recognise(content)
+    if kind in COMMON_IMAGES:
+        return Image(data=data, media_type=kind)
+    if is_text_type(kind):
+        return Text(decode_text(content) or "")
+    return File(f"output{ending_of(kind)}", data, media_type=kind)
 
 
 # ---- results of MCP servers ----------------------------------------------------------------------------------------
@@ -168,8 +159,8 @@ def _mcp_part(block: Any) -> Part:
 
 MAX_OUTPUT = 50_000
 """The default limit of a result for the model, in characters."""
-MAX_IMAGE = 20_000_000
-"""The limit of base64 data in characters; no provider accepts larger images and files."""
+MAX_IMAGE = MAX_BYTES // 3 * 4
+"""The limit of base64 data in characters."""
 
 _SMALLEST_WITH_NOTE = 200
 

@@ -30,6 +30,7 @@ from dragoman.wire.aliases import Aliases, Namer, NameRule
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import LineDecoder, SseDecoder
 from dragoman.wire.history import SHARED, History, HistoryRules, arrange, spread
+from dragoman.wire.media import leave_out_media
 from dragoman.wire.options import WIRES
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.schemas import compile_schema
@@ -349,6 +350,8 @@ class Codec(ABC):
         offered = replace(shape.offered, namer=shape.offered.namer.fork())
         losses = list(shape.losses)
         messages = self._select_messages(request, losses)
+        if not self.quirks.images:
+            messages = leave_out_media(messages, losses)
         history = arrange(messages, self._history_rules(), offered.namer, self._history_quirks())
         losses += history.losses
         limit = request.options.get("max_tokens")

@@ -24,6 +24,7 @@ from dragoman.types import (
 )
 from dragoman.wire.aliases import FREE_IDS, PLAIN_NAMES, Identifier, IdRule, Namer, NameRule
 from dragoman.wire.failures import Loss
+from dragoman.wire.media import settle, spell_out
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.values import as_dict, find_calls, own_of
 
@@ -567,13 +568,17 @@ class _Arranger:
         for part in result.content:
             if isinstance(part, str):
                 kept.append(Text(part))
-            elif isinstance(part, Text) or (takes_images if isinstance(part, Image) else self._rules.result_files):
-                kept.append(part)
+                continue
+            given = part if isinstance(part, Text) else settle(part)
+            if isinstance(given, Text) or (takes_images if isinstance(given, Image) else self._rules.result_files):
+                kept.append(given)
+            elif (words := spell_out(given, self._losses, f"message {place}")) is not None:
+                kept.append(words)
             else:
-                kind = "image" if isinstance(part, Image) else "file"
+                kind = "image" if isinstance(given, Image) else "file"
                 label = f"{kind} of the result of {result.name or 'the tool'} ({result.call_id})"
                 kept.append(Text(f"[{kind}: see the next user message]"))
-                images += [Text(f"[{label}]"), part]
+                images += [Text(f"[{label}]"), given]
                 self._losses.append(Loss("moved", f"message {place}", f"the {label} went into a user message"))
         return replace(result, content=kept)
 

@@ -39,6 +39,8 @@ class Quirks(Struct, frozen=True, forbid_unknown_fields=True):
     """User and assistant messages must alternate; adjacent messages of the same role are merged."""
     bridges_results: bool = False
     """The endpoint rejects a user message directly after results: an assistant message is inserted between them."""
+    images: bool = True
+    """False for a model that takes only text: text files are sent as text, and other files are named in the report."""
     result_images: bool = False
     """Results may contain images, although the wire's own vendor accepts only text."""
     id_pattern: str = ""

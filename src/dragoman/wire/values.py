@@ -15,6 +15,7 @@ from dragoman.args.decoder import is_rounded
 from dragoman.args.loader import Loaded, load
 from dragoman.errors import ConfigError
 from dragoman.jsonschema.keywords import same
+from dragoman.media import find_base64_type
 from dragoman.types import (
     Failure,
     Fault,
@@ -29,7 +30,6 @@ from dragoman.types import (
     Thinking,
     ToolCall,
     ToolResult,
-    find_media_type,
 )
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -442,7 +442,7 @@ def data_url(part: Image | File) -> str:
     """Return the URL of an image or file: its own, or a `data:` URL."""
     if part.data is None:
         return part.url or ""
-    return f"data:{part.media_type or find_media_type(part.data) or 'application/octet-stream'};base64,{part.data}"
+    return f"data:{part.media_type or find_base64_type(part.data) or 'application/octet-stream'};base64,{part.data}"
 
 
 def split_data_url(url: str) -> tuple[str, str] | None:

@@ -211,7 +211,7 @@ def test_files_are_documents(part: Part, source: JsonObject) -> None:
 )
 def test_what_cannot_be_sent_is_told_in_its_place(part: Part) -> None:
     sent = prepare([Message("user", [part])])
-    assert sent.body["messages"][0]["content"].endswith("it could not be sent]")
+    assert sent.body["messages"][0]["content"].endswith(": not available]")
     assert reports(sent) == ["dropped"]
 
 

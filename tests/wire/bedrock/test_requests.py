@@ -171,7 +171,7 @@ def test_images(image: Image, written: dict[str, Any]) -> None:
     [
         (Image(url="https://cats.example/one.png"), "[image: https://cats.example/one.png]"),
         (Image(data=PIXEL, media_type="image/tiff"), "[image: image/tiff]"),
-        (File("song.mp3", data="AAAA", media_type="audio/mp3"), "[file: song.mp3]"),
+        (File("song.mid", data="AAAA", media_type="audio/midi"), "[file: song.mid]"),
         (File("far.pdf", url="https://far.example/far.pdf", media_type="application/pdf"), "[file: far.pdf]"),
     ],
 )

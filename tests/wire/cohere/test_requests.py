@@ -84,7 +84,7 @@ ANSWERS: list[tuple[str, list[Part], dict[str, Any]]] = [
     ("empty text beside a call", [Text(""), ToolCall("c1", "ping", {})], {"tool_calls": [call("c1", "ping", "{}")]}),
     ("a call that could not be read", [InvalidCall("c1", "ping", "{", ())], {"tool_calls": [call("c1", "ping", "{}")]}),
     ("foreign thoughts", [Thinking("Hm.", {"anthropic": {"signature": "x"}}), Text("Hi.")], {"content": "Hi."}),
-    ("an image", [Text("See:"), IMAGE], {"content": [text("See:"), text("[image: not shown]")]}),
+    ("an image", [Text("See:"), IMAGE], {"content": [text("See:"), text("[image: not available]")]}),
 ]
 
 
@@ -152,8 +152,8 @@ def test_an_endpoint_may_take_images_in_results() -> None:
 
 def test_files_are_named_and_reported() -> None:
     message = Message("user", [Text("Read:"), File("a.pdf", "aGk=", None, "application/pdf")])
-    assert write(message)["messages"][0]["content"][1] == text("[file a.pdf: not shown]")
-    assert report(message) == ["history: the file a.pdf of a message of the user has no place on cohere"]
+    assert write(message)["messages"][0]["content"][1] == text("[file a.pdf: not available]")
+    assert report(message) == ["history: the file a.pdf was left out: this wire takes no files"]
     result = ToolResult("c1", "ping", [File("a.pdf", "aGk=")])
     assert WIRE.encode_result(result)["content"] == [text("[file a.pdf]")]
 

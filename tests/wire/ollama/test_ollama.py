@@ -96,11 +96,12 @@ def test_arguments_are_objects_and_results_name_their_tool() -> None:
 
 def test_images_are_data_and_nothing_else() -> None:
     body, report = prepare(
-        Message("user", [Text("See"), Image(None, PIXEL, "image/png"), Image("https://x/y.png"), File("a.txt", "AAAA")])
+        Message("user", [Text("See"), Image(None, PIXEL, "image/png"), Image("https://x/y.png"), File("a.zip", "AAAA")])
     )
-    assert body["messages"][0] == {"role": "user", "content": "See", "images": [PIXEL]}
+    words = "See\n[image: not available]\n[file a.zip: not available]"
+    assert body["messages"][0] == {"role": "user", "content": words, "images": [PIXEL]}
     assert len(report) == 2
-    assert get("ollama").decode_request(body).messages[0].parts == [Text("See"), Image(None, PIXEL, "image/png")]
+    assert get("ollama").decode_request(body).messages[0].parts == [Text(words), Image(None, PIXEL, "image/png")]
 
 
 def test_results_without_ids_find_their_calls() -> None:

@@ -12,6 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from dragoman.builtin.files.workspace import Found, Workspace, quoted
+from dragoman.media import UNTEXTUAL
 from dragoman.tools import Error
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -27,8 +28,6 @@ _MARKS: tuple[tuple[bytes, Name], ...] = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# Control characters that no text has; a terminal's escapes, form feeds and backspaces do occur.
-_UNTEXTUAL = bytes(byte for byte in range(32) if byte not in (7, 8, 9, 10, 11, 12, 13, 27))
 _SAMPLE = 8192
 
 _KINDS: tuple[tuple[bytes, str], ...] = (
@@ -107,7 +106,7 @@ def is_binary(head: bytes) -> bool:
     sample = head[:_SAMPLE]
     if b"\0" in sample:
         return True
-    strange = len(sample) - len(sample.translate(None, _UNTEXTUAL))
+    strange = len(sample) - len(sample.translate(None, UNTEXTUAL))
     return strange > 3 and strange * 20 > len(sample)
 
 

@@ -296,7 +296,7 @@ def read_page(data: bytes, media_type: str, charset: str, address: str, *, raw: 
 
 MOST_REDIRECTS = 5
 PATIENCE = Timeouts(connect=8.0, first_byte=20.0, idle=10.0)
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NO_LIMIT = 1 << 60
 _SHOWN_OF_ERRORS = 1500
 
@@ -358,7 +358,7 @@ def make_web_fetch(
         tuple(ports),
         read_allowance(allow_private),
         resolver or resolve_by_system,
-        transport or _make_connector(max_bytes, tls),
+        transport or make_connector(max_bytes, tls),
         max_bytes,
         page_size,
         timeout,
@@ -373,7 +373,8 @@ def make_web_fetch(
     return _make_tool(settings)
 
 
-def _make_connector(max_bytes: int, tls: ssl.SSLContext | None) -> Connector:
+def make_connector(max_bytes: int, tls: ssl.SSLContext | None) -> Connector:
+    """What opens a transport to one numeric address; more than `max_bytes` of a body are not received."""
     # The body is counted where it is read, for a page that is too long is shown in part and not refused.
     limits = Limits(body_bytes=_NO_LIMIT, wire_bytes=max_bytes + 1024 * 1024, connections=1)
     known: list[ssl.SSLContext] = [tls] if tls is not None else []
@@ -466,7 +467,7 @@ async def _walk(settings: _Settings, address: WebAddress, context: ToolContext) 
                 raise
             raise Refused(f"{trail[-1]} redirects to {address.url}; {problem.reason}") from None
         async with open_page(address, addresses, settings.connector, settings.headers, settings.timeouts) as response:
-            if response.status not in _REDIRECTS:
+            if response.status not in REDIRECTS:
                 body, cut = await _read_body(response, settings.max_bytes)
                 return _Fetched(address, response.status, response.headers, body, cut, tuple(trail))
             status, location = response.status, response.headers.get("location", "")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
+from dragoman.media import COMMON_IMAGES, PDF, decode_text, is_text_type, read_base64
 from dragoman.types import (
     Failure,
     FailureKind,
@@ -25,12 +25,12 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
     Usage,
-    find_media_type,
 )
 from dragoman.wire import values
 from dragoman.wire.aliases import IdRule, NameRule
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.history import HistoryRules, spread
+from dragoman.wire.media import omit, settle, type_of
 from dragoman.wire.options import OptionTable, add_own, is_count, report_format, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.schemas import compile_schema
@@ -42,7 +42,6 @@ from dragoman.wire.values import (
     describe,
     dicts,
     invert_stops,
-    split_data_url,
 )
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -210,56 +209,33 @@ def write_error(failure: Failure) -> JsonObject:
 # --------------------------------------------------------------------------------------------------------------------
 # Images and documents, written as blocks and read.
 
-_PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-_PDF = "application/pdf"
+_WEB = ("https://", "http://")
 _SOURCE = frozenset({"type", "media_type", "data", "url"})
-
-
-def _find_type(part: Image | File, data: str) -> str:
-    if part.media_type:
-        plain = part.media_type.partition(";")[0].strip().lower()
-        return "image/jpeg" if plain == "image/jpg" else plain
-    return find_media_type(data) or ""
 
 
 def write_media(part: Image | File, losses: list[Loss]) -> JsonObject:
     """An image or a document as a block; a note in its place where this wire cannot take it."""
     extra = own_of(part.extra)
     kind = "image" if isinstance(part, Image) else "document"
-    source = as_dict(extra.get("source")) or _write_source(part)
+    source = as_dict(extra.get("source")) or _write_source(settle(part))
     if source is None:
-        label = f"{part.media_type or 'unknown'} {'image' if kind == 'image' else 'file'}"
-        losses.append(Loss("dropped", "history", f"this wire takes no {label}"))
-        name = f" {part.name}" if isinstance(part, File) and part.name else ""
-        return {"type": "text", "text": f"[{label}{name}: it could not be sent]"}
-    if as_text(source.get("media_type")) in _PICTURES:
+        found = type_of(part) or "data without a type"
+        return {"type": "text", "text": omit(part, f"this wire takes no {found}", losses).text}
+    if as_text(source.get("media_type")) in COMMON_IMAGES:
         kind = "image"
     title = {"title": part.name} if isinstance(part, File) and part.name and kind == "document" else {}
     return {"type": kind, "source": source, **title, **{key: extra[key] for key in extra if key != "source"}}
 
 
 def _write_source(part: Image | File) -> JsonObject | None:
-    data, kind = part.data, part.media_type
-    if data is None:
-        url = part.url or ""
-        held = split_data_url(url)
-        if held is None:
-            return {"type": "url", "url": url} if url.startswith(("https://", "http://")) else None
-        kind, data = held
-    kind = _find_type(part, data) if part.data is not None else kind
-    if kind in _PICTURES or (kind == _PDF and isinstance(part, File)):
-        return {"type": "base64", "media_type": kind, "data": data}
-    if isinstance(part, File) and kind and (kind.startswith("text/") or kind == "application/json"):
-        return _write_text(data)
-    return None
-
-
-def _write_text(data: str) -> JsonObject | None:
-    try:
-        text = base64.b64decode(data, validate=True).decode()
-    except (binascii.Error, ValueError):
-        return None
-    return {"type": "text", "media_type": "text/plain", "data": text}
+    kind = type_of(part)
+    if part.data is None:
+        fits = not isinstance(part, File) or not kind.startswith(("audio/", "video/"))
+        return {"type": "url", "url": part.url} if fits and (part.url or "").startswith(_WEB) else None
+    if kind in COMMON_IMAGES or (kind == PDF and isinstance(part, File)):
+        return {"type": "base64", "media_type": kind, "data": part.data}
+    text = decode_text(read_base64(part.data)) if isinstance(part, File) and is_text_type(kind) else None
+    return None if text is None else {"type": "text", "media_type": "text/plain", "data": text}
 
 
 def read_image(block: JsonObject) -> Image:

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from dragoman.media import is_text_type
 from dragoman.types import (
     Failure,
     FailureKind,
@@ -26,6 +27,7 @@ from dragoman.types import (
 from dragoman.types import ToolResult as Result
 from dragoman.wire import values
 from dragoman.wire.failures import Loss, fail
+from dragoman.wire.media import omit, settle, type_of
 from dragoman.wire.values import (
     BROKEN,
     as_count,
@@ -213,7 +215,13 @@ _DOCUMENTS = {
     "md": "text/markdown",
 }
 _DOCUMENT_FORMATS = {media_type: format for format, media_type in _DOCUMENTS.items()}
-_READABLE = re.compile(r"text/.*|application/(.*\+)?(json|xml|yaml|toml)|application/x-(yaml|toml)")
+# The formats of recordings and videos whose names differ from their media types.
+_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav", "quicktime": "mov", "x-matroska": "mkv"}
+_FORMATS |= {"x-flv": "flv", "x-ms-wmv": "wmv", "3gpp": "three_gp"}
+_SOUNDS = frozenset(
+    ["mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mkv", "mka", "x-aac", "m4a", "mpeg", "mpga", "pcm", "webm"]
+)
+_VIDEOS = frozenset(["mkv", "mov", "mp4", "webm", "flv", "mpeg", "mpg", "wmv", "three_gp"])
 # Bedrock takes letters, digits, single blanks, hyphens and brackets in the name of a document.
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9\s()\[\]-]")
 _LONGEST_NAME = 200
@@ -262,7 +270,17 @@ def _document_format(media_type: str, name: str) -> str:
     ending = name.rpartition(".")[2].lower()
     if plain in ("", "application/octet-stream") and ending in _DOCUMENTS:
         return ending
-    return "txt" if _READABLE.fullmatch(plain) else ""
+    return "txt" if is_text_type(plain) else ""
+
+
+def write_recording(file: File, *, sounds: bool) -> JsonObject | None:
+    """The block of a recording (where one may stand) or of a video; None for anything else."""
+    kind, _, form = type_of(file).partition("/")
+    form = "mpeg" if kind == "video" and form == "mpeg" else _FORMATS.get(form, form)
+    if form not in (_SOUNDS if kind == "audio" and sounds else _VIDEOS if kind == "video" else ()):
+        return None
+    _, source = _find_source(file)
+    return {kind: {"format": form, "source": source}} if source else None
 
 
 def clean_name(name: str, format: str) -> str:
@@ -382,16 +400,25 @@ class BlockWriter:
             return self.write_result(part, where)
         if isinstance(part, Thinking):
             return write_thinking(part)
+        return self._write_media(settle(part), where, documents, is_result=False)
+
+    def _write_media(self, part: Image | File, where: str, documents: bool, *, is_result: bool) -> JsonObject:
         if isinstance(part, Image):
-            return write_image(part) or self._put_in_words(part, where, "image")
-        written = write_document(part, self._documents) if documents else None
+            return write_image(part) or self._put_in_words(part, where)
+        if not documents:
+            return self._put_in_words(part, where)
+        moving = write_recording(part, sounds=not is_result)
+        if moving is not None:
+            return moving
+        written = write_document(part, self._documents)
         if written is None:
-            return self._put_in_words(part, where, "file")
+            return self._put_in_words(part, where)
         self._check_name(part, written, where)
         return written
 
-    def _put_in_words(self, part: Image | File, where: str, kind: str) -> JsonObject:
-        self._losses.append(Loss("dropped", where, f"an {kind} that Converse cannot take is only named"))
+    def _put_in_words(self, part: Image | File, where: str) -> JsonObject:
+        why = "Converse takes only content and places in S3" if not part.data else f"Converse takes no {type_of(part)}"
+        omit(part, why, self._losses, where)
         return {"text": describe(part)}
 
     def _check_name(self, file: File, written: JsonObject, where: str) -> None:
@@ -412,7 +439,8 @@ class BlockWriter:
 
     def _write_answer(self, part: Text | Image | File, where: str) -> JsonObject | None:
         if not isinstance(part, Text):
-            return self._write(part, where, documents=True)
+            kept = as_dict(own(part.extra).get("block"))
+            return kept or self._write_media(settle(part), where, True, is_result=True)
         if part.extra and "json" in own(part.extra):
             return {"json": own(part.extra)["json"]}
         if part.text and part.text.isspace():

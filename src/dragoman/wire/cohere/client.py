@@ -21,6 +21,7 @@ from dragoman.wire.cohere.parts import (
     write_result_content,
 )
 from dragoman.wire.failures import Loss
+from dragoman.wire.media import omit, settle, spell_out
 from dragoman.wire.openai_chat.client import keep_named, place_functions, write_definitions
 from dragoman.wire.openai_chat.parts import name_and_arguments, read_failure, write_call, write_content
 from dragoman.wire.options import read_choice, report_choice, settle_choice
@@ -69,14 +70,13 @@ def _write_message(message: Message, quirks: Quirks, losses: list[Loss]) -> list
 
 def _without_media(part: Part, role: str, losses: list[Loss]) -> Part:
     """Only users show images here, and no one files: what cannot be shown is at least named."""
-    if isinstance(part, File):
-        named = f"file {part.name}".rstrip()
-    elif isinstance(part, Image) and role != "user":
-        named = "image"
-    else:
+    if not isinstance(part, Image | File) or "block" in as_dict(part.extra.get(WIRE)):
         return part
-    losses.append(Loss("dropped", "history", f"the {named} of a message of the {role} has no place on {WIRE}"))
-    return Text(f"[{named}: not shown]")
+    part = settle(part)
+    if isinstance(part, Image) and role == "user" and (part.data or part.url):
+        return part
+    why = "this wire takes no files" if isinstance(part, File) else f"this wire takes no images of the {role}"
+    return spell_out(part, losses) or omit(part, why, losses)
 
 
 def _write_assistant(parts: list[Part], quirks: Quirks, losses: list[Loss]) -> JsonObject:

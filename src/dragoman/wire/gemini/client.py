@@ -45,6 +45,7 @@ from dragoman.wire.gemini.parts import (
     write_part,
 )
 from dragoman.wire.history import History
+from dragoman.wire.media import NO_CONTENT, omit
 from dragoman.wire.options import (
     OptionTable,
     place_tools,
@@ -451,7 +452,10 @@ class ContentWriter:
         for part in message.parts:
             written = write_part(part)
             if written is None:
-                self._losses.append(Loss("dropped", "history", "a part that has neither data nor an address"))
+                if isinstance(part, Image | File):
+                    parts.append({"text": omit(part, NO_CONTENT, self._losses).text})
+                else:
+                    self._losses.append(Loss("dropped", "history", "a part that has no place in its message"))
                 continue
             if isinstance(part, Text):
                 parts.append(written)

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from dragoman.media import find_base64_type
 from dragoman.types import (
     Failure,
     FailureKind,
@@ -22,10 +23,10 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
     Usage,
-    find_media_type,
 )
 from dragoman.wire import values
 from dragoman.wire.failures import Loss, fail, status_of
+from dragoman.wire.media import NO_CONTENT, omit
 from dragoman.wire.values import (
     BROKEN,
     as_count,
@@ -369,7 +370,7 @@ def _guess(url: str) -> str:
 def _recognise(part: Image | File, data: str) -> str:
     """The media type of data that came without one."""
     fallback = "image/png" if isinstance(part, Image) else _guess(part.name) or "application/octet-stream"
-    return find_media_type(data) or fallback
+    return find_base64_type(data) or fallback
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -429,8 +430,7 @@ class ResultWriter:
         kind = "image" if isinstance(part, Image) else "file"
         media = write_media(part)
         if media is None:
-            self._losses.append(Loss("dropped", _where(result), f"its {kind} has neither data nor an address"))
-            return [Text(f"[{kind}: not available]")]
+            return [omit(part, NO_CONTENT, self._losses, _where(result))]
         if isinstance(part, File) and part.name and "displayName" not in own_of(part):
             self._losses.append(Loss("dropped", _where(result), f"the name of its file, {part.name}"))
         fits = self._holds_media and next(iter(media.values())).get("mimeType") in _INSIDE

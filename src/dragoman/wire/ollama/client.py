@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from dragoman.events import Event
 from dragoman.types import (
@@ -13,7 +15,6 @@ from dragoman.types import (
     InvalidCall,
     JsonObject,
     Message,
-    Part,
     Request,
     StopReason,
     Text,
@@ -24,6 +25,7 @@ from dragoman.types import (
 from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss, fail
 from dragoman.wire.framing import LineBroken
+from dragoman.wire.media import omit, settle, spell_out
 from dragoman.wire.openai_chat.client import keep_named, place_functions, write_definitions
 from dragoman.wire.options import SAMPLING, OptionTable, read_choice, report_format, unsupported_options
 from dragoman.wire.quirks import Quirks
@@ -87,13 +89,16 @@ def write_messages(messages: list[Message], losses: list[Loss]) -> list[JsonObje
 
 def _write_message(message: Message, losses: list[Loss]) -> JsonObject:
     own = as_dict(message.extra.get(WIRE)) if message.extra else {}
-    body: JsonObject = {"role": message.role, "content": join_texts(message.parts), **own}
+    parts = message.parts
+    images: list[str] = []
+    if any([isinstance(part, Image | File) for part in parts]):
+        parts = [_take_image(part, images, losses) if isinstance(part, Image | File) else part for part in parts]
+    body: JsonObject = {"role": message.role, "content": join_texts(parts), **own}
     if all([type(part) is Text for part in message.parts]):
         return body
     thinking = join_thinking(message.parts)
     if thinking:
         body["thinking"] = thinking
-    images = write_images(message.parts, losses)
     if images:
         body["images"] = images
     calls = [write_call(part) for part in find_calls(message.parts)]
@@ -110,28 +115,27 @@ def write_call(call: ToolCall | InvalidCall) -> JsonObject:
 
 
 def _write_result(result: ToolResult, losses: list[Loss]) -> JsonObject:
+    images: list[str] = []
+    if not isinstance(result.content, str):
+        words = [part if isinstance(part, Text) else _take_image(part, images, losses) for part in result.content]
+        result = replace(result, content=words)
     body: JsonObject = {"role": "tool", "content": read_result(result)}
     if result.name:
         body["tool_name"] = result.name
     body["tool_call_id"] = result.call_id
     body.update(as_dict(result.extra.get(WIRE)) if result.extra else {})
-    if not isinstance(result.content, str):
-        images = write_images(result.content, losses)
-        body.update({"images": images} if images else {})
-    return body
+    return {**body, "images": images} if images else body
 
 
-def write_images(parts: Sequence[Part], losses: list[Loss]) -> list[str]:
-    """The images of a message; this wire takes their data and nothing else."""
-    images: list[str] = []
-    for part in parts:
-        if isinstance(part, Image) and part.data is not None:
-            images.append(part.data)
-        elif isinstance(part, Image):
-            losses.append(Loss("dropped", "history", f"an image by address has no place here: {part.url}"))
-        elif isinstance(part, File):
-            losses.append(Loss("dropped", "history", f"the file {part.name!r} has no place here"))
-    return images
+def _take_image(part: Image | File, images: list[str], losses: list[Loss]) -> Text:
+    """Put the data of an image into the list, and return the words that stay in its place."""
+    part = settle(part)
+    if isinstance(part, Image) and part.data is not None:
+        images.append(part.data)
+        return Text("")
+    if isinstance(part, Image):
+        return omit(part, f"this wire takes no images by address, only their data: {part.url}", losses)
+    return spell_out(part, losses) or omit(part, "this wire takes no files", losses)
 
 
 # ---- tools and options -----------------------------------------------------------------------------------------------

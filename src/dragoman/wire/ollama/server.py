@@ -12,6 +12,7 @@ from dragoman.events import (
     TextDelta,
     ThinkingDelta,
 )
+from dragoman.media import find_base64_type
 from dragoman.types import (
     Failure,
     Image,
@@ -110,14 +111,10 @@ def _answers(call: ToolCall | InvalidCall, identity: str, name: str) -> bool:
 
 def _read_parts(entry: JsonObject) -> list[Part]:
     text = Text(as_text(entry.get("content")))
-    images = [_read_image(data) for data in as_list(entry.get("images")) if isinstance(data, str)]
+    images = [
+        Image(None, data, find_base64_type(data)) for data in as_list(entry.get("images")) if isinstance(data, str)
+    ]
     return [text, *images] if text.text or not images else [*images]
-
-
-def _read_image(data: str) -> Image:
-    """The kind of an image from the first bytes of its data: the wire does not say it."""
-    kinds = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
-    return Image(None, data, next((kind for start, kind in kinds.items() if data.startswith(start)), None))
 
 
 def read_options(body: JsonObject, others: list[Any]) -> dict[str, Any]:

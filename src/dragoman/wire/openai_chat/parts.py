@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dragoman.media import find_base64_type, is_text_type, type_of_name
 from dragoman.types import (
     Failure,
     FailureKind,
@@ -22,6 +23,7 @@ from dragoman.types import (
 )
 from dragoman.wire import values
 from dragoman.wire.failures import Loss, fail, status_of
+from dragoman.wire.media import NO_CONTENT, omit, settle, spell_out, type_of
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import (
     as_count,
@@ -139,16 +141,23 @@ def settle_media(message: Message, wire: str, losses: list[Loss]) -> Message:
         losses.append(Loss("dropped", "history", "annotations of an answer, which this wire takes from nobody"))
     if not any([isinstance(part, Image | File) for part in message.parts]):
         return message
-    parts: list[Part] = []
-    for part in message.parts:
-        why = _find_obstacle(part, wire, message) if isinstance(part, Image | File) else ""
-        if why:
-            kind = f"file {part.name}".rstrip() if isinstance(part, File) else "image"
-            losses.append(Loss("dropped", kind, why))
-            parts.append(Text(f"[{kind}: not available]"))
-        else:
-            parts.append(part)
+    parts = [
+        _settle_part(part, wire, message, losses) if isinstance(part, Image | File) else part for part in message.parts
+    ]
     return Message(message.role, parts, message.extra)
+
+
+def _settle_part(part: Image | File, wire: str, message: Message, losses: list[Loss]) -> Part:
+    if "block" in as_dict(part.extra.get(wire)):
+        return part
+    part = settle(part)
+    if wire == "openai_chat" and message.role == "user" and not part.extra.get(wire):
+        # The vendor takes PDF files here, and most compatible servers no files at all; all of them take text.
+        words = spell_out(part, losses)
+        if words is not None:
+            return words
+    why = _find_obstacle(part, wire, message)
+    return omit(part, why, losses) if why else part
 
 
 def _find_obstacle(part: Image | File, wire: str, message: Message) -> str:
@@ -158,12 +167,17 @@ def _find_obstacle(part: Image | File, wire: str, message: Message) -> str:
     if own.keys() & {"block", "file_id", "file_data", "audio"}:
         return ""
     if part.data is None and not part.url:
-        return "it has neither data nor an address that this wire can use"
-    if isinstance(part, File) and wire == "openai_chat":
+        return NO_CONTENT
+    if not isinstance(part, File):
+        return ""
+    kind = type_of(part)
+    if kind.startswith("video/"):
+        return "this wire takes no videos"
+    if wire == "openai_chat":
         if part.data is None:
-            return "this wire takes no files by address"
-        if (part.media_type or "").startswith("audio/") and _audio_format(part) is None:
-            return f"this wire takes recordings as wav and mp3, not as {part.media_type}"
+            return "this wire takes no files by address, only their content"
+        if kind.startswith("audio/") and _audio_format(part) is None:
+            return f"this wire takes recordings as wav and mp3, not as {kind}"
     return ""
 
 
@@ -174,7 +188,7 @@ def _has_blocks(message: Message, wire: str) -> bool:
 
 def _audio_format(part: File) -> str | None:
     kinds = {"wav": "wav", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav", "mpeg": "mp3", "mp3": "mp3"}
-    kind, _, format = (part.media_type or "").partition("/")
+    kind, _, format = type_of(part).partition("/")
     return kinds.get(format) if kind == "audio" else None
 
 
@@ -203,6 +217,8 @@ def write_block(part: Part, wire: str) -> JsonObject | None:
 def _write_media(part: Image | File, wire: str, own: JsonObject) -> JsonObject:
     if isinstance(part, Image):
         return {"type": "image_url", "image_url": {"url": data_url(part), **own}}
+    if wire == "mistral" and type_of(part).startswith("audio/"):
+        return {"type": "input_audio", "input_audio": part.data or part.url}
     if wire == "mistral":
         named = {"document_name": part.name} if part.name else {}
         return {"type": "document_url", "document_url": data_url(part), **named, **own}
@@ -240,6 +256,8 @@ def read_block(block: JsonObject | str, wire: str) -> Part:
         return _read_file(block, wire)
     if kind == "input_audio" and wire == "openai_chat":
         return _read_audio(block, wire)
+    if kind == "input_audio" and wire == "mistral" and isinstance(block.get("input_audio"), str):
+        return _read_recording(block, wire)
     # A kind that has no neutral form goes back to this wire as it came.
     return Text("", {wire: {"block": block}})
 
@@ -258,6 +276,9 @@ def _read_file(block: JsonObject, wire: str) -> File:
     name = as_text(file.get("filename"))
     given = as_text(file.get("file_data"))
     data = split_data_url(given)
+    if data is not None and is_text_type(data[0]):
+        # From elsewhere a text file goes out as text, and back to this wire as it came.
+        extra = {wire: {"block": block}}
     return File(name, None, given or None, None, extra) if data is None else File(name, data[1], None, data[0], extra)
 
 
@@ -268,6 +289,16 @@ def _read_audio(block: JsonObject, wire: str) -> File | Text:
         return Text("", {wire: {"block": block}})
     media_type = "audio/wav" if format == "wav" else "audio/mpeg"
     return File("", data, None, media_type, _keep_beside({}, block, ("type", "input_audio"), wire))
+
+
+def _read_recording(block: JsonObject, wire: str) -> File:
+    """Mistral's recordings: data, or an address."""
+    given: str = block["input_audio"]
+    extra = {wire: {"block": block}}
+    if given.startswith(("http://", "https://")):
+        return File("", None, given, type_of_name(given) or "audio/*", extra)
+    media_type, data = split_data_url(given) or (find_base64_type(given), given)
+    return File("", data, None, media_type or "audio/*", extra)
 
 
 def _read_image(block: JsonObject, wire: str) -> Image:

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from dragoman.media import find_base64_type
 from dragoman.types import (
     Failure,
     FailureKind,
@@ -25,13 +26,13 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
     Usage,
-    find_media_type,
 )
 from dragoman.wire import options as neutral
 from dragoman.wire import values
 from dragoman.wire.aliases import IdRule
 from dragoman.wire.codec import Offer, Offered, as_object, wants_strict
 from dragoman.wire.failures import Loss, fail
+from dragoman.wire.media import NO_CONTENT, omit, settle, type_of
 from dragoman.wire.openai_chat.parts import TOO_LONG, TYPES, write_error_body
 from dragoman.wire.options import (
     OptionTable,
@@ -239,6 +240,7 @@ def _write_part(part: Text | Image | File, losses: list[Loss]) -> JsonObject:
     if isinstance(part, Text):
         kept.pop("file_id", None)
         return {"type": "input_text", "text": part.text, **kept}
+    part = settle(part)
     if isinstance(part, Image):
         return _write_media(part, {"detail": as_text(own.get("detail"), "auto"), **kept}, losses)
     if own.get("detail") is not None:
@@ -251,8 +253,12 @@ def _write_media(part: Image | File, kept: JsonObject, losses: list[Loss]) -> Js
     kind, name = ("image", "") if isinstance(part, Image) else ("file", part.name)
     if part.data is not None or part.url:
         kept.pop("file_id", None)
+        family = type_of(part).partition("/")[0]
+        if family in ("audio", "video"):
+            kinds = "recordings" if family == "audio" else "videos"
+            return {"type": "input_text", "text": omit(part, f"this wire takes no {kinds}", losses).text}
     if part.data is not None:
-        media = part.media_type or find_media_type(part.data)
+        media = part.media_type or find_base64_type(part.data)
         if media is None and kind == "image":
             losses.append(Loss("guessed", "image", "an image without a media type is sent as image/png"))
         media = media or ("image/png" if kind == "image" else "application/octet-stream")
@@ -262,12 +268,10 @@ def _write_media(part: Image | File, kept: JsonObject, losses: list[Loss]) -> Js
     if part.url:
         # An address has its name in itself: the API refuses a second one.
         return {"type": f"input_{kind}", f"{kind}_url": part.url, **kept}
-    return {"type": f"input_{kind}", **kept} if "file_id" in kept else _write_missing(kind, name, losses)
-
-
-def _write_missing(kind: str, name: str, losses: list[Loss]) -> JsonObject:
-    losses.append(Loss("dropped", kind, f"the {kind} {name} has neither data nor an address that this wire can use"))
-    return {"type": "input_text", "text": f"[{kind} {name}: not available]".replace(" :", ":")}
+    if "file_id" in kept:
+        return {"type": f"input_{kind}", **kept}
+    words = omit(part, NO_CONTENT, losses)
+    return {"type": "input_text", "text": words.text}
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------
