@@ -168,7 +168,7 @@ def test_threat_19_a_page_of_another_origin_reaches_nothing_in_a_browser(tmp_pat
     with ExitStack() as stack:
         upstream = stack.enter_context(Upstream([]))
         closed = stack.enter_context(processes.serving(tmp_path / "closed", upstream.url, "--keys", str(keys)))
-        free = stack.enter_context(processes.serving(tmp_path / "open", upstream.url))
+        free = stack.enter_context(processes.serving(tmp_path / "open", upstream.url, "--inspector"))
         port = stack.enter_context(web_server(attacker))
         control = stack.enter_context(web_server(attacker))
 
@@ -221,7 +221,7 @@ def test_threat_19_a_page_whose_name_is_rebound_to_the_gateway_reaches_nothing(t
             with browser(tmp_path, f"{origin}/page#{quote(json.dumps(settings))}"):
                 assert attacker.waits.wait(PATIENCE)
                 stack.close()
-                with processes.serving(tmp_path, upstream.url, port=own) as gateway:
+                with processes.serving(tmp_path, upstream.url, "--inspector", port=own) as gateway:
                     assert processes.get(own, "/healthz").status == 200
                     attacker.go_on.set()
                     assert attacker.done.wait(PATIENCE)

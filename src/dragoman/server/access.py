@@ -197,7 +197,8 @@ class Access:
         Names in `hosts` and pages in `origins` may use the gateway, and not its pages. A page of another port of this
         machine has another origin, although it is of the same site.
         """
-        failure = self._check_form(call, methods) or self._check_host(call)
+        # Another name learns nothing, not even which methods there are.
+        failure = self._check_form(call, (call.method,)) or self._check_host(call)
         if failure is not None:
             return failure
         host = call.headers.get("host", "").lower()
@@ -209,7 +210,7 @@ class Access:
             return Failure("unauthorized", "a page of another origin must not use this page", 403, "foreign_origin")
         if site is not None and site.lower() not in _OWN_SITE:
             return Failure("unauthorized", "a page of another site must not use this page", 403, "foreign_origin")
-        return None
+        return self._check_form(call, methods)
 
     def is_allowed(self, origin: str | None) -> bool:
         """Whether the settings allow the pages of an origin."""

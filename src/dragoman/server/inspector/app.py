@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman import wire as wires
+from dragoman.characters import escape_message
 from dragoman.client.transport import Transport
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.pipeline.report import Report
@@ -110,6 +111,7 @@ class InspectedGateway(Gateway):
         self.store = Store(file=file)
         self.sessions = Sessions(announce)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="inspector")
+        self._is_closed = False
         self._pending = 0
         self._number = 0
         self._redactor = Redactor()
@@ -137,7 +139,9 @@ class InspectedGateway(Gateway):
         self.store.close()
 
     def close(self) -> None:
-        self._worker.shutdown(wait=True)
+        # Only a file needs the exchanges that still wait for their redaction.
+        self._is_closed = True
+        self._worker.shutdown(wait=True, cancel_futures=not self.store.has_file)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
@@ -180,6 +184,8 @@ class InspectedGateway(Gateway):
         asyncio.get_running_loop().call_soon(self._redact, recording)
 
     def _redact(self, recording: Recording) -> None:
+        if self._is_closed:
+            return
         size = recording.size
         if self._pending + size > _MOST_PENDING and self._pending:
             self.store.dropped += 1
@@ -213,6 +219,8 @@ class InspectedGateway(Gateway):
         call.added = {**_HEADERS, "content-security-policy": _write_policy("")}
         failure = self.access.check_page(call, METHODS)
         if failure is not None:
+            said = escape_message(failure.message)
+            log.info("refused %s %s: %s", call.method, escape_message(call.path[:200]), said)
             await self._deny(call, failure.status or 403, failure.message)
             return
         call.added["content-security-policy"] = _write_policy(call.headers["host"])
@@ -324,9 +332,12 @@ class InspectedGateway(Gateway):
                 return
             what, entry = change
             data = {"id": entry.id, "state": entry.state, "model": entry.report.model or entry.report.requested_model}
-            if what == "changed" and await asyncio.to_thread(entry.fits, show, words):
+            if what == "changed" and await self._fits(entry, show, words):
                 data["row"] = str(pages.write_row(entry))
             await call.send(b"event: %s\ndata: %s\n\n" % (what.encode(), msgspec.json.encode(data)))
+
+    async def _fits(self, entry: Entry, show: Filter, words: str) -> bool:
+        return await asyncio.to_thread(entry.fits, show, words) if words else entry.fits(show)
 
     # ---- one exchange -----------------------------------------------------------------------------------------------
 
@@ -478,8 +489,9 @@ def _read_search(call: HttpCall) -> tuple[Filter, str]:
 
 def _write_policy(host: str) -> str:
     """Return the content security policy. Scripts and styles come from one folder, and nothing else is loaded."""
-    own = f"http://{host}{ROOT}/static/" if host else "'none'"
     own_pages = "'self'" if host else "'none'"
+    # A policy cannot name an address of IPv6.
+    own = own_pages if host[:1] in ("", "[") else f"http://{host}{ROOT}/static/"
     return (
         f"default-src 'none'; script-src {own}; style-src {own}; img-src {own}; connect-src {own_pages}; "
         f"form-action {own_pages}; base-uri 'none'; frame-ancestors 'none'; "

@@ -177,7 +177,7 @@ def write_row(entry: Entry, *, is_chosen: bool = False) -> Html:
     return html(
         """<li data-id="{id}"><a href="/inspector/exchanges/{id}"{current}>
 <span class="line"><span class="state {state}">{word}</span>{again}<time datetime="{iso}">{clock}</time></span>
-<span class="model">{model}</span>
+<span class="model">{model}</span>{prompt}
 <span class="line small"><span>{wire}</span>{calls}{held}<span class="seconds">{seconds}</span></span>
 </a></li>""",
         id=entry.id,
@@ -188,6 +188,7 @@ def write_row(entry: Entry, *, is_chosen: bool = False) -> Html:
         iso=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(entry.began)),
         clock=time.strftime("%H:%M:%S", time.localtime(entry.began)),
         model=(report.model or report.requested_model or "no model")[:80],
+        prompt=when(entry.prompt, '<span class="prompt">{prompt}</span>', prompt=entry.prompt),
         wire=report.wire,
         calls=when(found, '<span class="calls">{found}</span>', found=found),
         held=when(missed, '<span class="held">not passed on: {missed}</span>', missed=missed),
@@ -207,7 +208,7 @@ _WELCOME = Html(
 repaired.</p></div>"""
 )
 _WAITING = Html(
-    """<div class="welcome"><h1>No exchanges yet</h1>
+    """<div class="welcome waiting"><h1>No exchanges yet</h1>
 <p>Send a request through the gateway; it appears here at once. <a href="/inspector/playground">The playground</a> needs
 none: paste the output of a model there.</p></div>"""
 )

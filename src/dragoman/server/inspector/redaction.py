@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import msgspec
@@ -29,10 +30,14 @@ from dragoman.secrets.exchanges import RequestRedactor
 from dragoman.secrets.fields import is_secret_header
 from dragoman.server.inspector.capture import BEYOND, MOST_OF_A_BODY, Arrival, RawHop, Recording
 from dragoman.server.inspector.store import Entry, Held, Hop, Mark, Sent, Turn
-from dragoman.types import InvalidCall, JsonObject, Provenance, Tool, ToolCall
+from dragoman.types import InvalidCall, JsonObject, Provenance, Request, Tool, ToolCall
 from dragoman.wire.values import BROKEN, parse
 
 HIDDEN = "[redacted]"
+_LONGEST_PROMPT = 120
+_LEAST_REMEMBERED = 256
+_MOST_REMEMBERED = 20_000
+_MOST_SINKS = 16
 _MOST_PARSED = 8 * 1024 * 1024
 _SPLIT_NOTE = "the pieces of the stream make up a secret, so the reply is shown as a whole"
 _SHOWN_HEADERS = frozenset(
@@ -52,13 +57,39 @@ class Sink(Protocol):
     def spans(self, text: str) -> list[tuple[int, int, str]]: ...
 
 
+class RepeatSink(HumanSink):
+    """Scans a long text once. Agent programs send the whole conversation with every request.
+
+    It keeps digests of texts without a secret, and no text.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        super().__init__(list(secrets))
+        self._clean: set[bytes] = set()
+
+    def text(self, text: str) -> str:
+        if len(text) < _LEAST_REMEMBERED:
+            return super().text(text)
+        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if digest in self._clean:
+            return text
+        shown = super().text(text)
+        if shown == text:
+            if len(self._clean) >= _MOST_REMEMBERED:
+                self._clean.clear()
+            self._clean.add(digest)
+        return shown
+
+
 class Redactor:
     """Makes entries. `secrets` are the known ones of the gateway."""
 
     def __init__(self, secrets: Iterable[str] = (), prices: Prices | None = None) -> None:
         self._secrets = [secret for secret in secrets if worth_hiding(secret)]
         self._prices = prices
-        self.sink = HumanSink(self._secrets)
+        self.sink = RepeatSink(self._secrets)
+        self._sinks: dict[frozenset[str], RepeatSink] = {}
+        """By the keys of clients, which are few."""
 
     def open(self, recording: Recording) -> Entry:
         """Return the entry of an exchange that begins: its names only."""
@@ -94,6 +125,7 @@ class Redactor:
             "compat" if profile == "passthrough" else profile,
             profile,
             self._find_cost(recording),
+            _find_prompt(sink, recording.request),
             recording.replay_of,
         )
 
@@ -105,8 +137,14 @@ class Redactor:
             given += hop.request.headers.items()
         found = {value.split()[-1] for name, value in given if value.strip() and is_secret_header(name)}
         found |= set(re.findall(r"(?:^|&)key=([^&]+)", arrival.raw_query))
-        fresh = [value for value in found if worth_hiding(value) and value not in self._secrets]
-        return HumanSink([*self._secrets, *fresh]) if fresh else self.sink
+        fresh = frozenset(value for value in found if worth_hiding(value) and value not in self._secrets)
+        if not fresh:
+            return self.sink
+        if fresh not in self._sinks:
+            if len(self._sinks) >= _MOST_SINKS:
+                self._sinks.clear()
+            self._sinks[fresh] = RepeatSink([*self._secrets, *fresh])
+        return self._sinks[fresh]
 
     def _find_cost(self, recording: Recording) -> float | None:
         usage, model = recording.report.usage, recording.report.model
@@ -186,7 +224,7 @@ def is_split_secret(sink: HumanSink, data: bytes, wire: str) -> bool:
         frames += 1
         for path, text in _leaves(value, ()):
             joined.setdefault(path, []).append(text)
-    if frames > 1 and any(len(parts) > 1 and sink.spans("".join(parts)) for parts in joined.values()):
+    if frames > 1 and any(len(set(parts)) > 1 and sink.spans("".join(parts)) for parts in joined.values()):
         return True
     # Frames of a binary protocol are no lines; its codec reads them.
     return frames == 0 and bool(data) and data[:1] not in b"{[<" and _has_secret(sink, _read_reply(data, wire))
@@ -220,6 +258,14 @@ def _has_secret(sink: HumanSink, value: Any) -> bool:
 def _write_whole(sink: HumanSink, data: bytes, wire: str) -> tuple[str, bool]:
     text = msgspec.json.encode(sink.value(_read_reply(data, wire))).decode()
     return text[:MOST_OF_A_BODY], len(text) > MOST_OF_A_BODY
+
+
+def _find_prompt(sink: HumanSink, request: Request) -> str:
+    """Return the beginning of the last words of the user, for the list."""
+    words = next(
+        (message.text for message in reversed(request.messages) if message.role == "user" and message.text), ""
+    )
+    return " ".join(sink.text(words[:BEYOND]).split())[:_LONGEST_PROMPT]
 
 
 def _show_tool(sink: HumanSink, tool: Tool) -> JsonObject:

@@ -119,6 +119,8 @@ class Entry(Struct, frozen=True):
     trust: str = "compat"
     profile: str = ""
     dollars: float | None = None
+    prompt: str = ""
+    """The beginning of the last message of the user."""
     replay_of: str = ""
     running: bool = False
     size: int = 0
@@ -210,6 +212,11 @@ class Store:
         if entry is not None:
             self.size -= entry.size
             self._tell("removed", entry)
+
+    @property
+    def has_file(self) -> bool:
+        """Whether the entries are written to a file, too."""
+        return self._file is not None
 
     def write(self, entry: Entry) -> None:
         """Add a finished entry to the file. This blocks, so it runs in a thread."""

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman import formats
+from dragoman.characters import escape_line
 from dragoman.errors import DragomanError
 from dragoman.events import Event
 from dragoman.extraction import Extraction, extract, extractor
@@ -133,7 +134,7 @@ def _note(steps: list[Step], number: int, piece: str, events: Iterable[Event]) -
         said = fields.get("text") or fields.get("name") or fields.get("why") or ""
         if not said and (call := fields.get("call")) is not None:
             said = f"{call.name} {msgspec.json.encode(call.arguments).decode()}"
-        steps.append(Step(number, piece[:80], type(event).__name__, str(said)[:300]))
+        steps.append(Step(number, escape_line(piece[:80]), type(event).__name__, escape_line(str(said)[:300])))
 
 
 def _compare(found: Extraction) -> tuple[object, ...]:
