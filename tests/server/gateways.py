@@ -83,7 +83,9 @@ class RunningGateway(NamedTuple):
 
 
 @contextmanager
-def run_gateway(open_router: Callable[[HttpTransport], Router]) -> Iterator[RunningGateway]:
+def run_gateway(
+    open_router: Callable[[HttpTransport], Router], make: Callable[[Router], Gateway] | None = None
+) -> Iterator[RunningGateway]:
     """Run a gateway in a thread with an event loop of its own."""
     started = threading.Event()
     listener = open_socket("127.0.0.1", 0)
@@ -91,7 +93,8 @@ def run_gateway(open_router: Callable[[HttpTransport], Router]) -> Iterator[Runn
 
     async def serve() -> None:
         transport = HttpTransport()
-        gateway = Gateway(open_router(transport), secret=b"secret of the tests")
+        router = open_router(transport)
+        gateway = Gateway(router, secret=b"secret of the tests") if make is None else make(router)
         server = GatewayServer(gateway, listener)
         state.update(loop=asyncio.get_running_loop(), gateway=gateway, server=server)
         try:

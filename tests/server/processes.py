@@ -37,6 +37,8 @@ class Running(NamedTuple):
     process: subprocess.Popen[str]
     port: int
     log: Path
+    said: Any = None
+    """Its first line."""
 
     @property
     def memory(self) -> float:
@@ -76,7 +78,7 @@ def started(command: list[str], log: Path, environment: dict[str, str] | None = 
         line = process.stdout.readline()
         assert line, log.read_text(encoding="utf-8")
         said = json.loads(line)
-        yield Running(process, int(said["url"].rpartition(":")[2]) if isinstance(said, dict) else said, log)
+        yield Running(process, int(said["url"].rpartition(":")[2]) if isinstance(said, dict) else said, log, said)
     finally:
         if process.poll() is None:
             process.kill()

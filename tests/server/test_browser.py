@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.server import processes
+from tests.server.browsers import find_command
 from tests.server.processes import Running
 
 from dragoman.server.keys import add_key
@@ -121,10 +121,7 @@ def web_server(attacker: Attacker, port: int = 0) -> Iterator[int]:
 def browser(folder: Path, url: str) -> Iterator[None]:
     """Open a page in a browser with a profile of its own."""
     rules = f"MAP {FOREIGN} 127.0.0.1, MAP {REBOUND} 127.0.0.1"
-    command = [shutil.which("chromium") or "chromium", "--headless", "--no-sandbox", "--disable-gpu"]
-    command += ["--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-    command += ["--disable-component-update", "--remote-debugging-port=0", f"--host-resolver-rules={rules}"]
-    command += [f"--user-data-dir={folder / 'profile'}", url]
+    command = find_command(folder, "--remote-debugging-port=0", f"--host-resolver-rules={rules}", url)
     variables = {**os.environ, "HOME": str(folder)}
     with (folder / "browser.log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=variables, start_new_session=True)
@@ -171,7 +168,7 @@ def test_threat_19_a_page_of_another_origin_reaches_nothing_in_a_browser(tmp_pat
     with ExitStack() as stack:
         upstream = stack.enter_context(Upstream([]))
         closed = stack.enter_context(processes.serving(tmp_path / "closed", upstream.url, "--keys", str(keys)))
-        free = stack.enter_context(processes.serving(tmp_path / "open", upstream.url))
+        free = stack.enter_context(processes.serving(tmp_path / "open", upstream.url, "--inspector"))
         port = stack.enter_context(web_server(attacker))
         control = stack.enter_context(web_server(attacker))
 
@@ -224,7 +221,7 @@ def test_threat_19_a_page_whose_name_is_rebound_to_the_gateway_reaches_nothing(t
             with browser(tmp_path, f"{origin}/page#{quote(json.dumps(settings))}"):
                 assert attacker.waits.wait(PATIENCE)
                 stack.close()
-                with processes.serving(tmp_path, upstream.url, port=own) as gateway:
+                with processes.serving(tmp_path, upstream.url, "--inspector", port=own) as gateway:
                     assert processes.get(own, "/healthz").status == 200
                     attacker.go_on.set()
                     assert attacker.done.wait(PATIENCE)

@@ -26,6 +26,7 @@ from dragoman.server.access import open_access
 from dragoman.server.gateway import Gateway
 from dragoman.server.process import (
     GatewayServer,
+    MakeGateway,
     address_of,
     handle_signals,
     open_gateway,
@@ -66,6 +67,7 @@ Examples:
   dragoman serve -m openrouter:qwen/qwen3-coder  a model of a known provider
   dragoman serve --config gateway.toml           routes, aliases, fallbacks (docs/guides/gateway.md)
   dragoman serve --config gateway.toml --check   check the file, and show where each model goes
+  dragoman serve -m local --inspector            see every exchange in a browser (docs/guides/inspector.md)
   dragoman serve keys add laptop                 make a key; from then on, every client needs one
 """
 
@@ -129,6 +131,13 @@ def serve(
         str | None, typer.Option("--keys", metavar="FILE", help="Clients need a key of this file.", show_default=False)
     ] = None,
     key_env: KeyEnv = None,
+    inspector: Annotated[
+        bool, typer.Option("--inspector", help="Show the last exchanges in a browser of this machine.")
+    ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="DIR", help="With --inspector: write exchanges there.", show_default=False),
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the start message as one line of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only errors.")] = False,
@@ -140,6 +149,9 @@ def serve(
         settings = with_key(settings, key_env)
     if keys is not None:
         settings = replace(settings, gateway=replace(settings.gateway, keys=keys))
+    if record is not None and not inspector:
+        raise ConfigError("--record writes what the inspector keeps", hint="add --inspector")
+    make = _choose_application(inspector, record)
     logging.getLogger("dragoman.server").setLevel(logging.ERROR if quiet or check else logging.INFO)
     _install_log()
     if check:
@@ -151,7 +163,7 @@ def serve(
         run = uvloop.run
     except ImportError:
         pass
-    return run(_serve(settings, config, json=json))
+    return run(_serve(settings, config, make, json=json))
 
 
 def _read_profile(text: str) -> RouteProfile:
@@ -171,11 +183,21 @@ def _install_log() -> None:
     log.propagate = False
 
 
-async def _serve(settings: GatewaySettings, config: Path | None, *, json: bool) -> int:
+def _choose_application(inspector: bool, record: Path | None) -> MakeGateway | None:
+    """Return what makes the gateway with the inspector; None without it, so that nothing of it is loaded."""
+    if not inspector:
+        return None
+    from dragoman.server.inspector.app import open_inspector
+
+    folder = expand(str(record), Path.cwd(), os.environ) if record is not None else None
+    return open_inspector(folder, lambda link: print(f"inspector: {link}", file=sys.stderr, flush=True))
+
+
+async def _serve(settings: GatewaySettings, config: Path | None, make: MakeGateway | None, *, json: bool) -> int:
     facts = shared_facts(os.environ)
     raise_file_limit()
     access = open_access(settings.gateway, os.environ, load(environment=os.environ).prices())
-    gateway, transport = await open_gateway(settings, facts, access)
+    gateway, transport = await open_gateway(settings, facts, access, make)
     try:
         listener = open_socket(settings.gateway.host, settings.gateway.port)
         server = GatewayServer(gateway, listener)
@@ -203,10 +225,12 @@ def print_start(gateway: Gateway, url: str, *, json: bool = False) -> None:
     router = gateway.router
     names = [entry.name for entry in router.models()]
     model = names[0] if names else ""
+    link = gateway.open_pages(url)
     if json:
         endpoints = {name: describe_target(target) for name, target in router.targets.items()}
+        said = {"url": url, "models": names, "endpoints": endpoints, **({"inspector": link} if link else {})}
         # One line, so that a program can read it while the gateway runs.
-        print(msgspec.json.encode({"url": url, "models": names, "endpoints": endpoints}).decode(), flush=True)
+        print(msgspec.json.encode(said).decode(), flush=True)
         return
     screen = Screen()
     screen.line(("gateway ", "bold"), (url, "bold green"))
@@ -225,6 +249,8 @@ def print_start(gateway: Gateway, url: str, *, json: bool = False) -> None:
         screen.line((name.ljust(width), "cyan"), "  ", line)
     screen.line()
     screen.line("reports: ", f"{url}/dragoman/exchanges", "   metrics: ", f"{url}/metrics", "   Ctrl-C stops")
+    if link:
+        screen.line("inspector: ", link, "   works once")
     sys.stdout.flush()
 
 

@@ -102,10 +102,12 @@ class Exchange:
         *,
         secret: bytes = b"",
         memory: TurnMemory | None = None,
+        watch: Callable[[ComposedRequest, Verdict], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`backends` are tried in order, until one answers. `secret` makes the boundaries of results in text
-        unpredictable, and equal in every turn of a conversation. `memory` keeps what was read in earlier turns."""
+        unpredictable, and equal in every turn of a conversation. `memory` keeps what was read in earlier turns.
+        `watch` is told what was found in each reply."""
         self.report = report
         self.reply_id = ""
         """The id that the endpoint gave the last reply."""
@@ -115,6 +117,7 @@ class Exchange:
         self._delivered = False
         self._secret = secret
         self._memory = memory
+        self._watch = watch
         self._clock = clock
         self._began = clock()
         self._usage = Usage()
@@ -194,6 +197,8 @@ class Exchange:
             return [], messages
         searched = self._search(verdict)
         self._note(verdict)
+        if self._watch is not None:
+            self._watch(composed, verdict)
         if searched:
             return verdict.events, [*messages, *searched]
         if not verdict.repair or self._repairs >= self._backend.repair_turns or verdict.failure is not None:

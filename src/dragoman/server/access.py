@@ -191,6 +191,27 @@ class Access:
         hint = "; if this one may, add it to `origins` in [gateway]" if origin is not None else ""
         return Failure("unauthorized", said + hint, 403, "foreign_origin")
 
+    def check_page(self, call: HttpCall, methods: Container[str]) -> Failure | None:
+        """Return why a request for a page of the gateway itself is refused. It is for browsers of this machine.
+
+        Names in `hosts` and pages in `origins` may use the gateway, and not its pages. A page of another port of this
+        machine has another origin, although it is of the same site.
+        """
+        # Another name learns nothing, not even which methods there are.
+        failure = self._check_form(call, (call.method,)) or self._check_host(call)
+        if failure is not None:
+            return failure
+        host = call.headers.get("host", "").lower()
+        found = _read_host(host)
+        if found is None or not is_loopback((found["v6"] or found["name"]).removesuffix(".")):
+            return Failure("unauthorized", "this page is for a browser on the machine of the gateway", 403)
+        origin, site = call.headers.get("origin"), call.headers.get("sec-fetch-site")
+        if origin is not None and origin.lower() != f"http://{host}":
+            return Failure("unauthorized", "a page of another origin must not use this page", 403, "foreign_origin")
+        if site is not None and site.lower() not in _OWN_SITE:
+            return Failure("unauthorized", "a page of another site must not use this page", 403, "foreign_origin")
+        return self._check_form(call, methods)
+
     def is_allowed(self, origin: str | None) -> bool:
         """Whether the settings allow the pages of an origin."""
         return origin is not None and bool(self._origins) and origin.lower() in self._origins

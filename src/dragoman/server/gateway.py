@@ -8,7 +8,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -55,7 +55,7 @@ from dragoman.wire.values import BROKEN, parse
 
 if TYPE_CHECKING:
     from dragoman.extraction.leaks import TurnMemory
-    from dragoman.pipeline import Exchange
+    from dragoman.pipeline import Backend, Exchange
 
 log = logging.getLogger("dragoman.server")
 
@@ -99,6 +99,20 @@ class Gateway:
             ("POST", "/v1/messages/count_tokens"): self._count_for_anthropic,
             ("GET", "/dragoman/exchanges"): self._list_exchanges,
         }
+
+    def use(self, router: Router) -> None:
+        """Use another router for the requests that follow."""
+        self.router = router
+
+    def open_pages(self, url: str) -> str:
+        """Return the link to the pages for the owner of the gateway, which listens at `url`; empty without pages."""
+        return ""
+
+    def end(self) -> None:
+        """The server begins to end: answers without an end of their own end now."""
+
+    def close(self) -> None:
+        """The server has ended."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -272,21 +286,7 @@ class Gateway:
         end_span = start_span(self.spans, call.headers, report)
         self.records.open(report)
         try:
-            if chosen.route.settings.profile == "passthrough":
-                await run_until_disconnect(call, relay(call, data, codec, chosen, report))
-                return
-            betas = call.headers.get(BETAS, "") if codec.name == "anthropic" else ""
-            backends = chosen.backends(find_login(call.headers), betas)
-            sent, left_out = settle_fields(request, codec.name, chosen.targets[0].endpoint.wire)
-            report.losses += left_out
-            from dragoman.pipeline.exchange import Exchange
-
-            if self._turns is None:
-                from dragoman.extraction.leaks import TurnMemory
-
-                self._turns = TurnMemory()
-            exchange = Exchange(replace(sent, model=""), backends, report, secret=self._secret, memory=self._turns)
-            await self._answer(call, codec, replace(request, tools=sent.tools), exchange)
+            await self._run(call, codec, request, chosen, data, report)
         except DragomanError as error:
             report.failure = str(error)
             raise
@@ -296,6 +296,28 @@ class Gateway:
             call.permit.charge(Sent(len(data), call.sent, call.status), report, chosen.candidates)
             if log.isEnabledFor(logging.INFO):
                 log.info("%s %s", report.id, escape_message(report.summarise()))
+
+    async def _run(
+        self, call: HttpCall, codec: Codec, request: Request, chosen: Chosen, data: bytes, report: Report
+    ) -> None:
+        if chosen.route.settings.profile == "passthrough":
+            await run_until_disconnect(call, relay(call, data, codec, chosen, report))
+            return
+        betas = call.headers.get(BETAS, "") if codec.name == "anthropic" else ""
+        backends = chosen.backends(find_login(call.headers), betas)
+        sent, left_out = settle_fields(request, codec.name, chosen.targets[0].endpoint.wire)
+        report.losses += left_out
+        exchange = self._open_exchange(replace(sent, model=""), backends, report)
+        await self._answer(call, codec, replace(request, tools=sent.tools), exchange)
+
+    def _open_exchange(self, request: Request, backends: list[Backend], report: Report, **more: Any) -> Exchange:
+        from dragoman.pipeline.exchange import Exchange
+
+        if self._turns is None:
+            from dragoman.extraction.leaks import TurnMemory
+
+            self._turns = TurnMemory()
+        return Exchange(request, backends, report, secret=self._secret, memory=self._turns, **more)
 
     async def _count(self, call: HttpCall, asked: _Asked, field: str) -> None:
         """Answer with the number of tokens of a request: as the endpoint counts them, else an estimate."""

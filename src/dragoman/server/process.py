@@ -27,6 +27,8 @@ from dragoman.server.settings import GatewaySettings, read_settings
 log = logging.getLogger("dragoman.server")
 _SECONDS_TO_END = 2
 """After the grace period, for the last words to clients that read them."""
+MakeGateway = Callable[[Router, Access | None], Gateway]
+"""Makes the application of a gateway."""
 _OTHER_FILES = 64
 _MOST_FILES = 65536
 
@@ -84,9 +86,12 @@ def count_connections(most: int) -> int:
 
 
 async def open_gateway(
-    settings: GatewaySettings, facts: Facts | None = None, access: Access | None = None
+    settings: GatewaySettings,
+    facts: Facts | None = None,
+    access: Access | None = None,
+    make: MakeGateway | None = None,
 ) -> tuple[Gateway, HttpTransport]:
-    """Detect the servers, and return the application. The caller closes the transport."""
+    """Detect the servers, and return the application. The caller closes the transport. `make` makes the application."""
     own = settings.gateway
     limits = Limits(
         body_bytes=own.most_of_a_reply,
@@ -97,7 +102,7 @@ async def open_gateway(
     try:
         servers = await find_servers(settings, transport)
         router = Router(settings, servers=servers, transport=transport, facts=facts)
-        return Gateway(router, access=access), transport
+        return Gateway(router, access=access) if make is None else make(router, access), transport
     except BaseException:
         await transport.close()
         raise
@@ -155,6 +160,7 @@ class GatewayServer:
         finally:
             await loading
             self._gateway.access.quotas.close()
+            self._gateway.close()
 
     async def _load(self) -> None:
         """Load the pipeline beside the loop, so that the server answers meanwhile."""
@@ -170,6 +176,7 @@ class GatewayServer:
 
     def stop(self, *, at_once: bool = False) -> None:
         """End the server: no new connections; requests that have begun are finished, unless `at_once`."""
+        self._gateway.end()
         if at_once:
             self._cut_off()
         elif not self._server.should_exit:
@@ -218,7 +225,7 @@ async def reload_settings(gateway: Gateway, path: Path, transport: HttpTransport
     try:
         settings = read_settings(path)
         servers = await find_servers(settings, transport)
-        gateway.router = Router(settings, servers=servers, transport=transport, facts=facts)
+        gateway.use(Router(settings, servers=servers, transport=transport, facts=facts))
         gateway.access.use(settings.gateway)
     except DragomanError as error:
         log.error("the settings were not reloaded, and the old ones stay: %s; %s", error, error.next_step)

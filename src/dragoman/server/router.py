@@ -249,6 +249,8 @@ class Router:
         self.facts = facts if facts is not None else MemoryFacts()
         self._clock = clock
         self.transport = transport
+        self.observe: Callable[[Transport, str], Transport] | None = None
+        """Wraps the transport of each client; the second argument is the wire."""
         # A server may fail with one request of one client, and answer all others.
         self._breakers = Breakers(_FAILURES_OF_AN_ORIGIN, min(_PAUSE_OF_AN_ORIGIN, settings.gateway.cool_down))
         self._search: asyncio.Task[None] | None = None
@@ -281,6 +283,8 @@ class Router:
         """Return a client for an endpoint. All of them share the connections."""
         own = endpoint.provider.transport
         transport = shared_transport(endpoint) if own or self.transport is None else self.transport
+        if self.observe is not None:
+            transport = self.observe(transport, endpoint.wire)
         return Client(
             endpoint,
             transport=transport,

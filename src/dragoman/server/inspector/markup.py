@@ -1,0 +1,71 @@
+"""HTML whose values are always escaped.
+
+A template is a text of the program with names in braces. A value is either `Html`, which a template made, or it is
+escaped: its markup, and every character that a person cannot see or that changes how others appear. So no text of a
+model or a client can become markup, and none can reorder what a person reads.
+"""
+
+from __future__ import annotations
+
+import html as standard
+import re
+from collections.abc import Iterable
+from typing import LiteralString
+
+from dragoman.characters import escape_text
+
+_holes = re.compile(r"\{([a-z_]+)\}").sub
+
+
+class Html(str):
+    """Markup that needs no escape. Only this module makes it."""
+
+    __slots__ = ()
+
+
+Value = str | int | float | None | Iterable[Html]
+
+
+def html(template: LiteralString, /, **values: Value) -> Html:
+    """Fill the names in braces. A list of Html is joined; None and False-like texts stay empty."""
+
+    def fill(found: re.Match[str]) -> str:
+        return _render(values[found[1]])
+
+    return Html(_holes(fill, template))
+
+
+def _render(value: Value) -> str:
+    if isinstance(value, Html):
+        return str(value)
+    if value is None:
+        return ""
+    if isinstance(value, str | int | float):
+        return escape(str(value))
+    return "".join(value)
+
+
+def escape(text: str) -> str:
+    """Return a text as the content of an element or of a quoted attribute."""
+    return standard.escape(escape_text(text.replace("\r\n", "\n")), quote=True)
+
+
+def join(parts: Iterable[Html]) -> Html:
+    """Return several pieces as one."""
+    return Html("".join(parts))
+
+
+def when(condition: object, template: LiteralString, /, **values: Value) -> Html:
+    """Return a filled template, or nothing."""
+    return html(template, **values) if condition else Html("")
+
+
+def options(values: Iterable[str], chosen: str) -> Html:
+    """Return the options of a selection."""
+    return join(
+        html('<option value="{value}"{mark}>{value}</option>', value=value, mark=_SELECTED if value == chosen else None)
+        for value in values
+    )
+
+
+_SELECTED = Html(" selected")
