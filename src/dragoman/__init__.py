@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         events as events,
         extraction as extraction,
         formats as formats,
+        integrations as integrations,
         journal as journal,
         local as local,
         mcp as mcp,
@@ -123,8 +124,8 @@ if not TYPE_CHECKING:
         __name__,
         {
             "dragoman": (
-                "agent args builtin client config doctor errors events extraction formats journal local mcp policy "
-                "providers sandbox secrets stage telemetry testing tools types wire"
+                "agent args builtin client config doctor errors events extraction formats integrations journal local "
+                "mcp policy providers sandbox secrets stage telemetry testing tools types wire"
             ),
             "dragoman.agent": (
                 "Agent Approval ApprovalRequest Budget Connection ContextSettings Deny Limits RunFailed RunResult"

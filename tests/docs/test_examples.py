@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.peers.frameworks import FRAMEWORKS
 
 TASKS = Path(__file__).resolve().parents[2] / "examples" / "tasks"
+FOR_FRAMEWORKS = TASKS.with_name("integrations")
 MOST_LINES = 40
+MOST_LINES_FOR_A_FRAMEWORK = 25
 PRINTED = {
     "two_tools": ["reserve -> nights is at least 1", "reserve -> room reserved", "It is warm in Nice."],
     "async_stream": ["-> look_up {'word': 'dragoman'}", "A dragoman is an interpreter.", "[answered after 2 turns]"],
@@ -49,3 +53,12 @@ def test_there_are_ten_short_examples() -> None:
     lengths = {path.stem: len(path.read_text(encoding="utf-8").splitlines()) for path in TASKS.glob("*.py")}
     assert lengths.keys() == PRINTED.keys()
     assert {name: length for name, length in lengths.items() if length >= MOST_LINES} == {}
+
+
+def test_the_programs_for_frameworks_are_short_and_run_by_the_tests_of_peers() -> None:
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in FOR_FRAMEWORKS.glob("*.py")}
+    assert texts.keys() == {framework.example for framework in FRAMEWORKS.values() if framework.example}
+    for name, text in texts.items():
+        assert len(text.splitlines()) < MOST_LINES_FOR_A_FRAMEWORK, name
+        imported = {node.module for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)}
+        assert "dragoman.integrations" in imported, name

@@ -36,7 +36,7 @@ from dragoman.server.keys import ClientKey, KeyLimits, KeyRing, add_key, read_ke
 from dragoman.server.quotas import Permit, Quotas, Sent
 from dragoman.server.router import Router
 from dragoman.server.settings import GatewaySettings, ServerSettings, parse_settings
-from dragoman.server.spans import Spans
+from dragoman.telemetry.exchanges import Spans
 from dragoman.testing import Answer, Upstream
 from dragoman.types import Failure, Message, Request, Usage
 

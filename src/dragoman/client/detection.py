@@ -129,8 +129,8 @@ def _root_of(given: str) -> str:
     return given
 
 
-def _known_host(registry: Registry, url: str) -> tuple[Provider, str] | None:
-    """The provider on the internet that has the host of the URL, and the name of the place in its row."""
+def find_known_host(registry: Registry, url: str) -> tuple[Provider, str] | None:
+    """Return the provider on the internet that has the host of a URL, and the name of the place in its row."""
     host = urlsplit(url).hostname
     for row in registry:
         if host in _NEAR or not row.speakable or holes_of(row.base_url):
@@ -291,7 +291,7 @@ async def adetect(
     """
     rows = providers.default() if registry is None else registry
     variables = os.environ if environment is None else environment
-    known = _known_host(rows, normalise_base_url(url))
+    known = find_known_host(rows, normalise_base_url(url))
     endpoint = rows.resolve("custom", "", base_url=url)
     if known is not None:
         endpoint = rows.resolve(known[0], "", place=known[1])

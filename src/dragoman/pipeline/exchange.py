@@ -15,8 +15,7 @@ from typing import Any, Protocol, TypeGuard
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.client.client import Client
-from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
+from dragoman.client.retry import NOTICES, ClientEvent, ModelReplaced, RequestPrepared, RequestRetried
 from dragoman.errors import DragomanError
 from dragoman.events import (
     CallEnded,
@@ -81,10 +80,21 @@ class Observer(Protocol):
     def learned(self, endpoint: Endpoint, fact: Fact) -> None: ...
 
 
+class Sender(Protocol):
+    """Sends requests to one endpoint: a `Client`, or the transport of an SDK that was pointed at it."""
+
+    @property
+    def endpoint(self) -> Endpoint: ...
+
+    async def fetch(self, request: Request) -> tuple[list[RequestPrepared | RequestRetried], list[Event]]: ...
+
+    def stream_batches(self, request: Request) -> AsyncGenerator[Sequence[ClientEvent]]: ...
+
+
 class Backend(Struct, frozen=True):
     """An endpoint with the client that sends to it, and how its replies are read."""
 
-    client: Client
+    client: Sender
     tool_mode: ToolModeName = "auto"
     trust: TrustName = "compat"
     repair_turns: int = 1
@@ -111,6 +121,8 @@ class Exchange:
         self.report = report
         self.reply_id = ""
         """The id that the endpoint gave the last reply."""
+        self.reply_model = ""
+        """The model that the endpoint named in the last reply."""
         self._request = request
         self._backends = list(backends)
         self._backend = self._backends.pop(0)
@@ -344,7 +356,7 @@ class Exchange:
                 if type(event) is ReplyFailed:
                     failure = event.failure
                 elif type(event) is ReplyStarted:
-                    self.reply_id = event.id
+                    self.reply_id, self.reply_model = event.id, event.model
         finally:
             if observer is not None:
                 observer.ended(failure)
@@ -368,7 +380,7 @@ class Exchange:
                         if isinstance(event, ReplyFailed):
                             failure = event.failure
                         elif isinstance(event, ReplyStarted):
-                            self.reply_id = event.id
+                            self.reply_id, self.reply_model = event.id, event.model
                         ready += translator.feed(event)
                     if ready:
                         yield ready

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, field
 
-from dragoman.types import Failure, InvalidCall, ToolCall, Usage
+from dragoman.types import Failure, InvalidCall, Reply, ToolCall, Usage
 
 if TYPE_CHECKING:
     from dragoman.extraction import Extraction
@@ -97,6 +97,14 @@ class Report(Struct, omit_defaults=True):
                 (origin.verdict or "allow") if origin is not None else "allow",
             )
         )
+
+    def add_reply(self, reply: Reply) -> None:
+        """Note a reply that is passed on as it came."""
+        self.stop, self.usage = reply.stop, reply.usage
+        for call in reply.calls:
+            self.add_call(call)
+        if reply.failure is not None:
+            self.fail(reply.failure)
 
     def add_losses(self, losses: Collection[object]) -> None:
         """Note what the endpoint cannot express, each loss once."""

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted
+from dragoman.pipeline.writers import EXCHANGE_HEADER, is_json_array, open_writer, stream_type, write_reply
 from dragoman.server.asgi import HttpCall, KeepAlive
-from dragoman.stage import Stage
 from dragoman.types import Failure, Request
 from dragoman.wire.codec import Codec
-from dragoman.wire.registry import ROWS
 
 if TYPE_CHECKING:
     from dragoman.pipeline import Exchange
 
-EXCHANGE_HEADER = "x-dragoman-exchange"
 REPORT_TRAILER = "x-dragoman-report"
 _IDS = {"openai_chat": "chatcmpl-", "openai_responses": "resp_", "anthropic": "msg_"}
 
@@ -46,10 +43,6 @@ class _Answer:
         self._id = _IDS.get(codec.name, "") + exchange.report.id.rpartition("_")[2]
         self._created = int(time.time())
 
-    def _tools(self) -> dict[str, Any]:
-        """Calls of tools that came in a namespace go back with it, on the one wire that has namespaces."""
-        return {"tools": self._request.tools} if self._codec.name == "openai_responses" else {}
-
     def _name_reply(self) -> str:
         """Return the id of the reply. A client of Responses can refer to the id of an endpoint that remembers it."""
         is_kept = self._codec.name == "openai_responses" == self._exchange.wire
@@ -68,7 +61,7 @@ class WholeAnswer(_Answer):
             await self._fail(reply.failure)
             return
         reply = replace(reply, model=self._request.model, id=self._name_reply())
-        body = self._codec.encode_reply(reply, created=self._created, **self._tools())
+        body = write_reply(self._codec, self._request, reply, self._created)
         await self._call.answer_json(200, body, self._headers)
 
 
@@ -80,21 +73,9 @@ class StreamAnswer(_Answer):
     ) -> None:
         super().__init__(call, codec, request, exchange)
         self._interval = keep_alive
-        writer = codec.event_stream(
-            model=request.model, id=self._id, created=self._created, **self._tools(), **self._usage()
-        )
-        # Gemini sends events only to a client that asks for them.
-        self._is_array = codec.name == "gemini" and "alt=sse" not in call.query
-        self._writer: Stage[Event, bytes] = JsonArray(writer) if self._is_array else writer
+        self._is_array = is_json_array(codec, call.query)
+        self._writer = open_writer(codec, request, self._id, self._created, is_array=self._is_array)
         self._alive: KeepAlive | None = None
-
-    def _usage(self) -> dict[str, Any]:
-        """A client of the chat wire receives the usage of a stream if it asked for it."""
-        if self._codec.name != "openai_chat":
-            return {}
-        own = self._request.options.get("openai_chat")
-        asked = own.get("stream_options", {"include_usage": True}) if isinstance(own, dict) else {"include_usage": True}
-        return {"include_usage": isinstance(asked, dict) and asked.get("include_usage") is True}
 
     async def send(self) -> None:
         self._alive = KeepAlive(self._interval, self._beat)
@@ -116,7 +97,7 @@ class StreamAnswer(_Answer):
             await self._alive.close()
 
     async def _begin(self) -> None:
-        kind = "application/json; charset=UTF-8" if self._is_array else ROWS[self._codec.name].stream_type
+        kind = stream_type(self._codec, is_array=self._is_array)
         head = {"content-type": kind, "cache-control": "no-cache", "x-accel-buffering": "no", **self._headers}
         self._call.cut_off = self._cut_off
         if self._call.accepts_trailers:
@@ -142,25 +123,3 @@ class StreamAnswer(_Answer):
             await self._begin()
         sign = b"\n" if self._is_array else self._codec.keep_alive(self._request.model, self._created)
         await self._call.send(sign)
-
-
-class JsonArray:
-    """Writes the frames of a stream of events as the elements of one JSON array."""
-
-    def __init__(self, writer: Stage[Event, bytes]) -> None:
-        self._writer = writer
-        self._before = b"["
-
-    def feed(self, event: Event, /) -> list[bytes]:
-        return self._convert(self._writer.feed(event))
-
-    def close(self) -> list[bytes]:
-        ended = self._convert(self._writer.close())
-        return [*ended, b"[]" if self._before == b"[" else b"]"]
-
-    def _convert(self, frames: Iterable[bytes]) -> list[bytes]:
-        written: list[bytes] = []
-        for frame in frames:
-            written += (self._before, frame.removeprefix(b"data: ").rstrip())
-            self._before = b",\r\n"
-        return written

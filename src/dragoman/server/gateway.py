@@ -18,6 +18,7 @@ from dragoman.characters import escape_message
 from dragoman.client.transport import EXHAUSTED, TransportFault
 from dragoman.errors import DragomanError, UnknownModel
 from dragoman.pipeline.report import Report
+from dragoman.pipeline.requests import find_gap, find_state, settle_fields
 from dragoman.server import models
 from dragoman.server.access import METHODS, Access
 from dragoman.server.answers import StreamAnswer, WholeAnswer, answer_failure
@@ -46,9 +47,7 @@ from dragoman.server.paths import (
 )
 from dragoman.server.quotas import Sent
 from dragoman.server.records import Records
-from dragoman.server.requests import find_gap, find_state, settle_fields
 from dragoman.server.router import BETAS, Chosen, Router
-from dragoman.server.spans import Spans, start_span
 from dragoman.types import Failure, JsonObject, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import BROKEN, parse
@@ -56,6 +55,7 @@ from dragoman.wire.values import BROKEN, parse
 if TYPE_CHECKING:
     from dragoman.extraction.leaks import TurnMemory
     from dragoman.pipeline import Backend, Exchange
+    from dragoman.telemetry.exchanges import Spans
 
 log = logging.getLogger("dragoman.server")
 
@@ -83,7 +83,7 @@ class Gateway:
         """
         self.router = router
         self.access = access or Access(router.settings.gateway)
-        self.spans = Spans() if router.settings.gateway.telemetry else None
+        self.spans = _open_spans() if router.settings.gateway.telemetry else None
         self.records = Records(router.settings.gateway.kept_reports)
         self.loading: asyncio.Future[None] | None = None
         """Set while the process loads what exchanges need. They wait for it."""
@@ -283,7 +283,7 @@ class Gateway:
         """Answer a request by the chosen endpoints, and keep the report."""
         report = Report(f"ex_{os.urandom(12).hex()}", codec.name, request.model, slot=chosen.slot)
         report.client = call.permit.name
-        end_span = start_span(self.spans, call.headers, report)
+        end_span = self.spans.start(report, call.headers) if self.spans is not None else None
         self.records.open(report)
         try:
             await self._run(call, codec, request, chosen, data, report)
@@ -292,7 +292,8 @@ class Gateway:
             raise
         finally:
             self.records.close(report)
-            end_span()
+            if end_span is not None:
+                end_span()
             call.permit.charge(Sent(len(data), call.sent, call.status), report, chosen.candidates)
             if log.isEnabledFor(logging.INFO):
                 log.info("%s %s", report.id, escape_message(report.summarise()))
@@ -438,6 +439,13 @@ _CLOSE = {"connection": "close"}
 _EXPOSED = {"access-control-expose-headers": "x-dragoman-exchange, x-dragoman-estimated, retry-after"}
 _ESTIMATED = {"x-dragoman-estimated": "true"}
 """Marks a number of tokens that is not counted, but estimated from the size of the request."""
+
+
+def _open_spans() -> Spans:
+    # It imports the agent loop, which a gateway without telemetry does not need.
+    from dragoman.telemetry.exchanges import Spans
+
+    return Spans()
 
 
 @lru_cache

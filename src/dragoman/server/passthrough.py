@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from dragoman.client.client import Client
 from dragoman.client.transport import HttpRequest, HttpResponse, TransportFault
 from dragoman.pipeline.report import Report
+from dragoman.pipeline.writers import EXCHANGE_HEADER
 from dragoman.replies import fold
-from dragoman.server.answers import EXCHANGE_HEADER, answer_failure
+from dragoman.server.answers import answer_failure
 from dragoman.server.asgi import HttpCall, run_until_disconnect
 from dragoman.server.keys import find_login
 from dragoman.server.paths import find_gemini, is_plain
@@ -115,12 +116,7 @@ async def _observe(call: HttpCall, response: HttpResponse, codec: Codec, report:
         else:
             pieces.append(piece)
     await call.send(b"", more=False)
-    reply = fold([*events, *stream.close()]) if is_stream else codec.decode_reply(b"".join(pieces))
-    report.stop, report.usage = reply.stop, reply.usage
-    for made in reply.calls:
-        report.add_call(made)
-    if reply.failure is not None:
-        report.fail(reply.failure)
+    report.add_reply(fold([*events, *stream.close()]) if is_stream else codec.decode_reply(b"".join(pieces)))
 
 
 async def _pieces_of(response: HttpResponse, client: Client) -> AsyncIterator[bytes]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, field, structs
@@ -35,7 +34,7 @@ from dragoman.types import (
     Usage,
 )
 from dragoman.wire.codec import as_object
-from dragoman.wire.registry import ROWS
+from dragoman.wire.registry import ROWS, match_path, read_path
 
 # --------------------------------------------------------------------------------------------------------------------
 # The wire and the model of a request, and whether it requests a stream.
@@ -43,19 +42,13 @@ from dragoman.wire.registry import ROWS
 
 def find_wire(url: str, preferred: str) -> str:
     """Return the wire that the path of a request belongs to: the preferred one, if the path fits it."""
-    path = urlsplit(url).path
-    found = {name: match.end() - match.start() for name, row in ROWS.items() if (match := re.search(row.path, path))}
-    # The paths of several wires have the same end, and two wires have the same path.
-    fitting = [name for name, length in found.items() if length == max(found.values())]
+    fitting = match_path(urlsplit(url).path)
     return preferred if preferred in fitting or not fitting else fitting[0]
 
 
 def read_request(url: str, body: bytes, spoken: str) -> tuple[Request, JsonObject]:
     """Return the request in neutral form, and its body as JSON."""
-    found = re.search(ROWS[spoken].path, urlsplit(url).path) if spoken in ROWS else None
-    said = found.groupdict() if found else {}
-    model = unquote(said.get("model") or "")
-    streams = bool(said.get("stream"))
+    model, streams = read_path(spoken, urlsplit(url).path)
     fields = as_object(body)
     return wire.get(spoken).decode_request(fields, model=model, stream=streams or None), fields
 

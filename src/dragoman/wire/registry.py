@@ -5,9 +5,11 @@ This is the only list of the wires. A codec is imported on first use.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
+from urllib.parse import unquote
 
 from msgspec import Struct
 
@@ -60,6 +62,20 @@ _ALIASES = {"openai": "openai_chat", "responses": "openai_responses"}
 def names() -> list[str]:
     """Return the names of all wires."""
     return list(ROWS)
+
+
+def match_path(path: str) -> list[str]:
+    """Return the wires whose requests have this path. Two wires can have the same one."""
+    found = {name: match.end() - match.start() for name, row in ROWS.items() if (match := re.search(row.path, path))}
+    # The paths of several wires have the same end, so the longest counts.
+    return [name for name, length in found.items() if length == max(found.values())]
+
+
+def read_path(name: str, path: str) -> tuple[str, bool]:
+    """Return the model that the path of a request names, and whether it asks for a stream."""
+    found = re.search(ROWS[name].path, path) if name in ROWS else None
+    said = found.groupdict() if found else {}
+    return unquote(said.get("model") or ""), bool(said.get("stream"))
 
 
 ENTRY_POINTS = "dragoman.wire"

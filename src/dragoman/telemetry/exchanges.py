@@ -1,14 +1,15 @@
-"""OpenTelemetry spans of a gateway: one for each exchange, below the span that the client names in `traceparent`."""
+"""OpenTelemetry spans of exchanges: one for each request to a gateway, or through a transport of an SDK."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman import __version__
 from dragoman.errors import ConfigError
 from dragoman.pipeline.report import Report
+from dragoman.telemetry import otel
 from dragoman.types import FAILURE_CAUSES
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ CLIENT = "dragoman.client"
 class Spans:
     """Starts and ends the spans. They contain names and numbers, and no content."""
 
-    def __init__(self, provider: TracerProvider | None = None) -> None:
+    def __init__(self, provider: TracerProvider | None = None, *, kind: Literal["server", "client"] = "server") -> None:
         """`provider` is the one of the process unless it is given."""
         try:
             from opentelemetry import trace
@@ -30,21 +31,23 @@ class Spans:
             if (error.name or "").partition(".")[0] != "opentelemetry":
                 raise
             raise ConfigError("OpenTelemetry is not installed", hint="pip install 'dragoman[otel]'") from None
-        self._kind = trace.SpanKind.SERVER
-        self._tracer = trace.get_tracer("dragoman.server", __version__, tracer_provider=provider)
+        self._kind = trace.SpanKind[kind.upper()]
+        self._tracer = trace.get_tracer(
+            "dragoman.server" if kind == "server" else "dragoman.integrations", __version__, tracer_provider=provider
+        )
         self._read = TraceContextTextMapPropagator().extract
 
-    def start(self, headers: Mapping[str, str], report: Report) -> Span:
-        """Start the span of an exchange. Without a readable `traceparent` it begins a trace of its own."""
-        return self._tracer.start_span(
-            f"chat {report.requested_model}".strip(), context=self._read(headers), kind=self._kind
-        )
+    def start(self, report: Report, headers: Mapping[str, str] | None = None) -> Callable[[], None]:
+        """Start the span of an exchange, and return what ends it with what the report says.
 
-    def end(self, span: Span, report: Report) -> None:
-        """End a span with what the report says."""
+        It is below the span that a client names in `traceparent`, or below the current one without `headers`.
+        """
+        context = None if headers is None else self._read(headers)
+        span = self._tracer.start_span(f"chat {report.requested_model}".strip(), context=context, kind=self._kind)
+        return partial(self._end, span, report)
+
+    def _end(self, span: Span, report: Report) -> None:
         from opentelemetry.trace import Status, StatusCode
-
-        from dragoman.telemetry import otel
 
         provider, _, model = report.model.partition(":")
         usage = report.usage
@@ -68,12 +71,3 @@ class Spans:
             span.set_status(Status(StatusCode.ERROR))
         span.set_attributes({name: value for name, value in values.items() if value not in ("", None)})
         span.end()
-
-
-def start_span(spans: Spans | None, headers: Mapping[str, str], report: Report) -> Callable[[], None]:
-    """Start the span of an exchange, and return what ends it. Without telemetry both do nothing."""
-    return partial(spans.end, spans.start(headers, report), report) if spans is not None else _do_nothing
-
-
-def _do_nothing() -> None:
-    pass
