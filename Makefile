@@ -31,7 +31,7 @@ test-full: $(STAMP) ## run every test, the long ones too, with random examples (
 		--hypothesis-profile=random --hypothesis-seed=$$seed $(ARGS)
 
 # Not a part of `make test`: it needs five gigabytes of disk, and depends on programs that others change.
-test-peers: $(STAMP) ## test with LiteLLM, vLLM and MCP's reference servers (ARGS= names some of them)
+test-peers: $(STAMP) ## test with LiteLLM, vLLM, SGLang and MCP's servers (ARGS= names some of them)
 	@$(BIN)/python scripts/test-peers $(ARGS)
 
 # Not a part of `make test` either: it installs agent programs from npm.

@@ -49,6 +49,11 @@ class Environments:
             (place / ".ready").touch()
         return place / "bin"
 
+    def add(self, programs: Path, *arguments: str) -> None:
+        """Install more into a virtual environment, with these arguments of pip."""
+        pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check"]
+        _run([*pip, "install", "--quiet", "--only-binary=:all:", *arguments], "does not install")
+
     def node(self, name: str, *packages: str) -> Path:
         """Return the folder with the programs of these npm packages."""
         place = self.folder / name

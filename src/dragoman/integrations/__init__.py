@@ -1,7 +1,7 @@
 """dragoman inside other programs.
 
 `Repair` gives the SDKs of vendors an HTTP client that repairs tool calls on the way. `UiStream` writes the events of a
-run for web front ends.
+run for web front ends. `vllm` and `sglang` are the tool parsers that these servers load by entry points.
 """
 
 from __future__ import annotations
