@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from dragoman.agent.agent import Agent
 from dragoman.agent.handle import Run
-from dragoman.errors import ConfigError
 from dragoman.journal.journal import Journal, RunBusy, RunExists, RunLost, UnknownRun
 from dragoman.types import Message
 
@@ -50,14 +49,8 @@ class Executor:
     """Executes runs of some agents in this process. The journal decides who holds a run, and what has happened."""
 
     def __init__(self, journal: Journal, agents: Mapping[str, Agent[Any]]) -> None:
-        for name, agent in agents.items():
-            if agent.journal is not journal:
-                raise ConfigError(
-                    f"the agent {name!r} has another journal than the engine",
-                    hint="create the agent with journal=engine.journal",
-                )
         self._journal = journal
-        self._agents = dict(agents)
+        self._agents = {name: agent.here(journal) for name, agent in agents.items()}
         self.live: dict[str, Run[Any]] = {}
         self._is_abandoned = False
         self.loop: asyncio.AbstractEventLoop | None = None
