@@ -20,6 +20,8 @@ from dragoman.cli.app import COMMANDS
 WORDS: dict[str, tuple[tuple[str, ...], int]] = {
     "approvals": (("approvals", "list"), 0),
     "audit": (("audit", "verify"), 2),
+    "batch": (("batch", "--help"), 0),
+    "cancel": (("cancel", "run-x"), 2),
     "chat": (("chat", "-m", "llamacpp:m", "--base-url", "http://127.0.0.1:1", "-o", "max_tokens=5"), 0),
     "config": (("config", "show"), 0),
     "convert": (("convert", "--from", "openai", "--to", "gemini", "-"), 2),
@@ -28,6 +30,7 @@ WORDS: dict[str, tuple[tuple[str, ...], int]] = {
     "formats": (("formats", "hermes"), 0),
     "keys": (("keys",), 0),
     "launch": (("launch", "--help"), 0),
+    "logs": (("logs", "run-x"), 2),
     "model": (("model", "list"), 0),
     "models": (("models", "http://127.0.0.1:1"), 2),
     "parse": (("parse", "-"), 0),
@@ -37,6 +40,9 @@ WORDS: dict[str, tuple[tuple[str, ...], int]] = {
     "scrub": (("scrub",), 0),
     "serve": (("serve", "--help"), 0),
     "sessions": (("sessions", "list"), 0),
+    "status": (("status",), 2),
+    "submit": (("submit", "clerk", "hi"), 2),
+    "worker": (("worker", "clerk"), 2),
     "--help": (("--help",), 0),
     "--version": (("--version",), 0),
 }
@@ -103,7 +109,20 @@ ALONE = [
     ("run", "full stderr"),
     ("audit", "full stderr"),
 ]
-SILENT = {"audit", "chat", "convert", "doctor", "models", "run", "scrub"}
+SILENT = {
+    "audit",
+    "cancel",
+    "chat",
+    "convert",
+    "doctor",
+    "logs",
+    "models",
+    "run",
+    "scrub",
+    "status",
+    "submit",
+    "worker",
+}
 """They print nothing on standard output here."""
 
 

@@ -114,6 +114,7 @@ class EmbeddedEngine:
                 pause = self._start_runs(executor, running)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), pause)
+            await executor.drain()
         finally:
             stopped.cancel()
             executor.abandon()

@@ -281,6 +281,7 @@ class PostgresEngine:
             await asyncio.to_thread(heartbeat.start)
             self._is_working = True
             await stop.wait()
+            await self._executor.drain()
         finally:
             self._is_working = False
             await asyncio.to_thread(self._shut_down, heartbeat)
