@@ -267,6 +267,21 @@ def _sessions(name: str, *more: str) -> Scene:
     return scene
 
 
+def _logs(dragoman: Command, home: Path, value: str) -> Iterator[Any]:
+    put_session(home, value)
+    yield dragoman("logs", "run-1")
+    yield dragoman("logs", "run-1", "--json")
+    yield dragoman("logs", value)
+
+
+def _batch(dragoman: Command, home: Path, value: str) -> Iterator[Any]:
+    tasks = home / "tasks.jsonl"
+    for line in (value, json.dumps({"id": value, "task": 1}), json.dumps([value])):
+        tasks.write_bytes(line.encode("utf-8", "surrogatepass"))
+        yield dragoman("batch", str(tasks), "-m", "local")
+    yield dragoman("batch", value)
+
+
 def _argument(*words: str, end: tuple[str, ...] = ()) -> Scene:
     """A command that shows no data of others: only its own arguments, in an error."""
 
@@ -303,6 +318,12 @@ SCENES: dict[str, Scene] = {
     "approvals mcp show": _mcp("show"),
     "approvals mcp approve": _mcp("approve"),
     "approvals mcp forget": _mcp("forget"),
+    "batch": _batch,
+    "cancel": _argument("cancel"),
+    "logs": _logs,
+    "status": _argument("status"),
+    "submit": _argument("submit", "clerk"),
+    "worker": _argument("worker"),
     "audit verify": _audit("verify"),
     "audit show": _audit("show"),
     "config show": _config,

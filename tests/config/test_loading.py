@@ -28,6 +28,7 @@ REFUSED = {
     "audit.enabled": "[audit]\nenabled = false",
     "journal.path": '[journal]\npath = "x.db"',
     "journal.enabled": "[journal]\nenabled = false",
+    "engine": 'engine = "postgres://me@elsewhere.example/runs"',
     "keys": '[keys]\nopenai = { env = "OTHER" }',
     "prices": '[prices."openai:gpt-5"]\ninput = 0.0\noutput = 0.0',
     "providers": '[providers.openai]\nbase_url = "https://elsewhere.example/v1"',

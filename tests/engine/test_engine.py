@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.postgres import PostgresServer
 
 import dragoman
 from dragoman.agent import Connection, Safety
@@ -30,7 +31,7 @@ class Desk:
         self.done: list[str] = []
         self.begun = asyncio.Event()
 
-    def make_agent(self, journal: Any) -> Agent[Any]:
+    def make_agent(self, engine: Any = None) -> Agent[Any]:
         @dragoman.tool
         async def note(name: str) -> str:
             """Write a note."""
@@ -62,7 +63,8 @@ class Desk:
         return Agent(
             model.endpoint(),
             [note, pay, stall],
-            journal=journal,
+            name="clerk",
+            engine=engine,
             connection=Connection(transport=model),
             safety=Safety(defer_approvals=True),
         )
@@ -89,7 +91,7 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scene], No
         engine: Engine = PostgresEngine(url) if url else EmbeddedEngine(tmp_path / "journal.db")
         desk = Desk()
         try:
-            async with working(engine, {"clerk": desk.make_agent(engine.journal)}):
+            async with working(engine, {"clerk": desk.make_agent()}):
                 await _until_it_serves(engine)
                 await scene(engine, desk)
         finally:
@@ -149,6 +151,57 @@ def test_a_running_run_is_cancelled(play: Callable[[Scene], None]) -> None:
     play(scene)
 
 
+def test_a_program_names_an_engine_and_nothing_else_changes(play: Callable[[Scene], None]) -> None:
+    async def scene(engine: Engine, desk: Desk) -> None:
+        agent = desk.make_agent(engine)
+        result = await agent.arun("note a")
+        assert (result.text, result.outcome.kind, desk.done) == ("Done.", "answered", ["a"])
+        assert [call.name for call in result.calls] == ["note"]
+        assert (await engine.journal.run(result.run_id)).ended
+        assert [text async for text in agent.stream("note b").text_stream()] == ["Done."]
+        parked = await agent.arun("pay rent")
+        assert parked.outcome.kind == "awaiting_approval"
+        (request,) = await list_requests(engine.journal)
+        await engine.answer(request.id, True)
+        paid = parked
+        while paid.outcome.kind == "awaiting_approval":
+            paid = await agent.aresume(parked.run_id)
+        assert (paid.text, desk.done) == ("Done.", ["a", "b", "rent"])
+        first = await agent.arun("note c", session="day")
+        again = await agent.arun("note d", session="day")
+        assert len(again.messages) > len(first.messages)
+
+    play(scene)
+
+
+def test_a_run_on_an_engine_is_cancelled_by_its_handle(play: Callable[[Scene], None]) -> None:
+    async def scene(engine: Engine, desk: Desk) -> None:
+        run = desk.make_agent(engine).start("stall now")
+        waiting = asyncio.create_task(run.result(check=False))
+        while not any(record.kind == "started" for record in await _records(engine, run.run_id)):
+            await asyncio.sleep(0)
+        run.cancel("enough")
+        assert (await waiting).outcome.kind == "cancelled"
+
+    play(scene)
+
+
+def test_what_cannot_travel_to_a_worker_is_refused(postgres: PostgresServer) -> None:
+    engine = PostgresEngine(postgres.url("none"))
+    agent = Desk().make_agent(engine)
+    for given in ({"data": 1}, {"tools": [len]}, {"limits": dragoman.Limits()}, {"answer": int}, {"validate": len}):
+        with pytest.raises(ConfigError, match=f"^{next(iter(given))}: a run on an engine"):
+            agent.start("note a", **given)
+    with pytest.raises(ConfigError, match="needs a name"):
+        Agent("ollama:qwen3", engine=engine).run("note a")
+    with pytest.raises(ConfigError, match="a journal of its own"):
+        Agent("ollama:qwen3", engine=engine, journal=True)
+    with pytest.raises(ConfigError, match="not int"):
+        Agent("ollama:qwen3", engine=7)  # type: ignore[arg-type]
+    assert isinstance(Agent("ollama:qwen3", engine="postgres://nobody@localhost/none").engine, PostgresEngine)
+    engine.journal.close()
+
+
 async def _records(engine: Engine, run_id: str) -> list[Any]:
     try:
         return list(await engine.journal.read(run_id))
@@ -166,9 +219,8 @@ def test_what_is_not_there_is_named(play: Callable[[Scene], None]) -> None:
         else:
             status = await engine.wait(await engine.submit("chef", "cook"))
             assert (status.state, status.why) == ("failed", "no agent is named 'chef'")
-        other = desk.make_agent(None)
         with pytest.raises(ConfigError, match="already"):
-            await engine.work({"clerk": other}, asyncio.Event())
+            await engine.work({"clerk": desk.make_agent()}, asyncio.Event())
 
     play(scene)
 

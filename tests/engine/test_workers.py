@@ -142,7 +142,6 @@ def test_a_killed_and_a_paused_worker_are_replaced(postgres: PostgresServer, tmp
         play(scene(desk), 100)
 
 
-@pytest.mark.full
 def test_a_worker_that_stops_hands_its_runs_over(postgres: PostgresServer, tmp_path: Path, root: Path) -> None:
     async def scene(desk: Office) -> None:
         engine = PostgresEngine(desk.url)

@@ -28,7 +28,7 @@ def say(request: Request) -> Any:
     return "Done."
 
 
-def make_agent(journal: Any, ledger: str) -> Agent[Any]:
+def make_agent(ledger: str) -> Agent[Any]:
     def write(what: str, name: str) -> str:
         with open(ledger, "a", encoding="utf-8") as file:
             file.write(f"{what} {name} {os.getpid()}\n")
@@ -50,13 +50,13 @@ def make_agent(journal: Any, ledger: str) -> Agent[Any]:
         return write("note", name)
 
     model = ScriptedModel(say, loop=True)
-    return Agent(model.endpoint(), [look, pay, note], journal=journal, connection=Connection(transport=model))
+    return Agent(model.endpoint(), [look, pay, note], connection=Connection(transport=model))
 
 
 async def main(url: str, ledger: str) -> None:
     engine = PostgresEngine(url, lease_seconds=3.0)
     stop = asyncio.Event()
-    task = asyncio.create_task(engine.work({"clerk": make_agent(engine.journal, ledger)}, stop))
+    task = asyncio.create_task(engine.work({"clerk": make_agent(ledger)}, stop))
     loop = asyncio.get_running_loop()
     print(f"started {engine.worker}", flush=True)
     end = asyncio.ensure_future(loop.run_in_executor(None, sys.stdin.read))

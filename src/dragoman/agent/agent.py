@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar, get_args
@@ -26,6 +27,7 @@ from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
 from dragoman.agent.resume import Restored, last_messages, read_sources, read_start, restore
 from dragoman.agent.safety import SafetyServices
 from dragoman.agent.settings import Connection, Safety
+from dragoman.agent.submission import RunEngine, SubmittedRun, as_engine, check_portable
 from dragoman.client import portal
 from dragoman.client.transport import Transport
 from dragoman.errors import ConfigError, InvalidTool
@@ -123,6 +125,8 @@ class Agent(Generic[DepsT]):
         connection: Connection | None = None,
         safety: Safety | None = None,
         context: ContextSettings | None = None,
+        name: str = "",
+        engine: RunEngine | str | None = None,
     ) -> None:
         self.connection = _value(connection, Connection, "connection")
         self.safety = _value(safety, Safety, "safety")
@@ -150,7 +154,9 @@ class Agent(Generic[DepsT]):
         self.listeners = tuple(listeners)
         self._needs_nonce = self.safety.nonce or get_profile(self.safety.trust).needs_nonce
         self._safety = SafetyServices(self.safety, self.rules.mode, key, self.connection)
-        self._given_journal = journal
+        self.name = name
+        self.engine = as_engine(engine, journal)
+        self._given_journal = journal if self.engine is None else self.engine.journal
         self._journal: Journal | None = None
         self._chosen_mode: ToolMode | None = None
         self._prices = self.connection.prices
@@ -296,6 +302,8 @@ class Agent(Generic[DepsT]):
         if parent is not None and not parent.machine.conversation.echoes.is_empty:
             # A model wrote the task after it had read untrusted content, and may have copied a call from it.
             messages = [replace(message, extra={**message.extra, UNTRUSTED: True}) for message in messages]
+        if self.engine is not None and not self.engine.runs_here and parent is None:
+            return self._submit(start, messages)
         config = self._config(start)
         if session is not None and (self._given_journal is None or self._given_journal is False):
             raise ConfigError("a session needs a journal", hint="create the agent with journal=True")
@@ -363,6 +371,10 @@ class Agent(Generic[DepsT]):
         streaming: bool = False,
     ) -> Run[AnswerT]:
         """Prepare an interrupted run to continue. It starts when its result is awaited or its events are read."""
+        if self.engine is not None and not self.engine.runs_here:
+            return self._submit(
+                _Start(run_id, None, answer, validate, data, tuple(tools), limits, None, approve, on_event), None
+            )
 
         async def open_run(run: Run[Any]) -> tuple[Driver, list[Any], frozenset[str]]:
             journal = self.journal
@@ -384,6 +396,30 @@ class Agent(Generic[DepsT]):
             return driver, restored.commands, restored.started
 
         return Run(run_id, None, open_run)
+
+    # ---- on an engine ------------------------------------------------------------------------------------------------
+
+    def here(self, journal: Journal) -> Agent[DepsT]:
+        """Return this agent for a worker of an engine: it executes its runs itself, and records them in `journal`."""
+        own = copy.copy(self)
+        own.engine, own._given_journal, own._journal = None, journal, journal
+        return own
+
+    def _submit(self, start: _Start, messages: list[Message] | None) -> SubmittedRun[Any]:
+        """Return the handle of a run that the engine executes. Without messages, it was submitted before."""
+        engine = self.engine
+        assert engine is not None
+        names = ("answer", "validate", "data", "tools", "limits", "options", "approve")
+        check_portable(self.name, {name: getattr(start, name) for name in names})
+
+        async def submit() -> None:
+            if messages is not None:
+                await engine.submit(self.name, messages, session=start.session, run_id=start.run_id)
+
+        def make_config(session: str | None) -> RunConfig:
+            return self._config(replace(start, session=session))
+
+        return SubmittedRun(start.run_id, start.session, engine, submit, make_config, start.on_event)
 
     async def _reclaim(
         self, journal: Journal, config: RunConfig

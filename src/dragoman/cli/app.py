@@ -38,19 +38,22 @@ Examples:
   dragoman doctor ollama:qwen3           test what works at an endpoint
   dragoman serve --to http://localhost:11434     a gateway for agent programs
   dragoman launch --to http://localhost:11434 claude
+  dragoman batch tasks.jsonl -m ollama:qwen3     run many tasks; resume after anything
+  dragoman worker shop.py:clerk --engine postgres://me@db/agents
 """
 
 
 class CommandRow(NamedTuple):
-    """A command of `dragoman`. Its module has a typer application with the name `app`."""
+    """A command of `dragoman`. Its module has a typer application with the name `application`."""
 
     name: str
     module: str
     short_help: str
+    application: str = "app"
 
     def load(self) -> Any:
         """Import the module and build its command."""
-        return _lay_out(get_command(import_module(self.module).app))
+        return _lay_out(get_command(getattr(import_module(self.module), self.application)))
 
 
 def _lay_out(command: Any) -> Any:
@@ -100,9 +103,15 @@ COMMANDS = (
     CommandRow("serve", "dragoman.cli.serve", "Serve a gateway with working tool calls."),
     CommandRow("approvals", "dragoman.cli.approvals", "List and answer pending approvals."),
     CommandRow("audit", "dragoman.cli.audit", "Verify and show the audit log."),
+    CommandRow("batch", "dragoman.cli.batch", "Run the tasks of a file, thousands if need be."),
+    CommandRow("cancel", "dragoman.cli.submissions", "Cancel submitted runs.", "cancel_app"),
     CommandRow("config", "dragoman.cli.config", "Show the settings, or write a settings file."),
     CommandRow("sessions", "dragoman.cli.sessions", "Search, show, fork, export and delete sessions."),
+    CommandRow("logs", "dragoman.cli.submissions", "Show what a run did, and follow it.", "logs_app"),
     CommandRow("model", "dragoman.cli.model", "Manage models that run in this process."),
+    CommandRow("status", "dragoman.cli.submissions", "Show submitted runs and workers.", "status_app"),
+    CommandRow("submit", "dragoman.cli.submissions", "Submit a task to the workers of an agent.", "submit_app"),
+    CommandRow("worker", "dragoman.cli.worker", "Execute the submitted runs of agents."),
 )
 
 

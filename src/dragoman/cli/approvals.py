@@ -27,7 +27,7 @@ from dragoman.agent.approvals import (
 )
 from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import draw_list, draw_request, request_as_data, state_of
-from dragoman.cli.context import find_journal, pins_file, with_journal
+from dragoman.cli.context import JournalPlace, find_audit_log, find_journal, has_journal, pins_file, with_journal
 from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import FATAL, Screen, pretty_json, print_error, print_line, write_json
 from dragoman.config import load, remember_rule
@@ -35,7 +35,6 @@ from dragoman.config.loader import read_keys
 from dragoman.errors import ConfigError
 from dragoman.journal import Journal, RunBusy, RunOver
 from dragoman.journal.audit import AuditFailed, AuditLog, digest_of
-from dragoman.paths import beside
 from dragoman.policy import read_rule, write_rule
 from dragoman.secrets import HumanSink
 
@@ -65,10 +64,10 @@ class SubmittedAnswer(Struct, frozen=True):
 
 
 async def submit_answers(
-    journal: Journal, journal_path: Path, answers: Sequence[tuple[ApprovalRequest, Approval]], by: str, sink: HumanSink
+    journal: Journal, place: JournalPlace, answers: Sequence[tuple[ApprovalRequest, Approval]], by: str, sink: HumanSink
 ) -> list[SubmittedAnswer]:
     """Submit answers one after the other. A refused one does not stop the others."""
-    audit = AuditLog(beside(journal_path), sink=sink)
+    audit = AuditLog(find_audit_log(place), sink=sink)
     submitted = [await _submit(journal, audit, request, approval, by) for request, approval in answers]
     now = time.time()
     pending = [each for each in await list_requests(journal) if state_of(each, now) == "open"]
@@ -141,12 +140,12 @@ def user_name() -> str:
 # ---- reporting answers -----------------------------------------------------------------------------------------------
 
 
-def report_answers(answers: Sequence[SubmittedAnswer], as_json: bool) -> int:
-    """Print the answers and how to resume the runs. Returns exit code 1 if an answer was refused or not recorded."""
+def report_answers(answers: Sequence[SubmittedAnswer], as_json: bool, *, has_workers: bool = False) -> int:
+    """Print the answers and how the runs go on. Returns exit code 1 if an answer was refused or not recorded."""
     if as_json:
         write_json([_as_data(each) for each in answers])
     else:
-        _draw(Screen(), answers)
+        _draw(Screen(), answers, has_workers=has_workers)
     failed = False
     for each in answers:
         if each.refusal:
@@ -157,7 +156,7 @@ def report_answers(answers: Sequence[SubmittedAnswer], as_json: bool) -> int:
     return FATAL if failed else 0
 
 
-def _draw(screen: Screen, answers: Sequence[SubmittedAnswer]) -> None:
+def _draw(screen: Screen, answers: Sequence[SubmittedAnswer], *, has_workers: bool) -> None:
     done = [each for each in answers if each.verdict]
     for each in done:
         request, rule = each.request, each.request.answer.rule if each.request.answer is not None else ""
@@ -169,7 +168,8 @@ def _draw(screen: Screen, answers: Sequence[SubmittedAnswer]) -> None:
         if pending_ids:
             screen.line(f"{run_id} still waits for: {', '.join(pending_ids)}")
         else:
-            screen.line(f"resume with: {resume_command(run_id)}")
+            lead = f"a worker continues {run_id}; if `dragoman run` began it, " if has_workers else ""
+            screen.line(f"{lead}resume with: {resume_command(run_id)}")
 
 
 def resume_command(run_id: str) -> str:
@@ -301,7 +301,8 @@ HELP = """Show the calls that wait for approval, and approve or deny them.
 
 If a run needs an approval and no user is present, the run stops and the request waits in the journal. An approval is
 valid once, for exactly the call that is shown: if the arguments, a file or the rules have changed when you resume the
-run, it asks again. The output hides secrets and marks their places.
+run, it asks again. The output hides secrets and marks their places. If DRAGOMAN_ENGINE names a database, its runs are
+listed instead of those of your own journal.
 
 \b
 Examples:
@@ -313,6 +314,7 @@ Examples:
   dragoman approvals deny apr_4f2a --reason "use the test account"
   dragoman approvals answer apr_4f2a "it is 7"    send this to the model as the result; nothing runs
   dragoman run --resume run_1b                    resume the run
+  dragoman approvals list --engine postgres://me@db/agents    the runs of workers, which continue by themselves
 
 The beginning of an ID is sufficient.
 """
@@ -346,8 +348,8 @@ def list_approvals(
     as_json: Json = False,
 ) -> None:
     """List the pending requests, the oldest first."""
-    journal_path, now, sink = find_journal(journal), time.time(), make_sink()
-    found = with_journal(journal_path, partial(list_requests, shown=True)) if journal_path.exists() else []
+    place, now, sink = find_journal(journal, of_engine=True), time.time(), make_sink()
+    found = with_journal(place, partial(list_requests, shown=True)) if has_journal(place) else []
     listed = [request_as_data(each, sink, now) for each in found if include_answered or each.answer is None]
     if as_json:
         write_json(listed)
@@ -367,7 +369,7 @@ def show(request: Id, journal: JournalPath = None, as_json: Json = False) -> Non
     Secrets are hidden and their places marked. Invisible characters are printed as escapes.
     """
     now = time.time()
-    found = with_journal(find_journal(journal), lambda store: find_request(store, request, shown=True))
+    found = with_journal(find_journal(journal, of_engine=True), lambda store: find_request(store, request, shown=True))
     data = request_as_data(found, make_sink(), now)
     if as_json:
         write_json(data)
@@ -400,7 +402,7 @@ def approve(
 ) -> int:
     """Approve calls. Each approval is valid once, for exactly the call that `show` prints, until it expires.
 
-    The run does not resume by itself. The output contains the command that resumes it.
+    A run of `dragoman run` does not resume by itself. The output contains the command that resumes it.
     """
     if rule is not None and always:
         raise ConfigError("--rule and --always cannot be given together", hint="--always uses the suggested rule")
@@ -506,25 +508,21 @@ def _read_line() -> str:
 
 def _answer(selection: _Selection, make_answer: MakeAnswer, by: str | None, journal: str | None, as_json: bool) -> int:
     selection.check()
-    journal_path, sink, now = find_journal(journal), make_sink(), time.time()
+    place, sink, now = find_journal(journal, of_engine=True), make_sink(), time.time()
     found = (
-        with_journal(journal_path, lambda store: _find(store, selection, now))
-        if journal_path.exists() or selection.ids
-        else []
+        with_journal(place, lambda store: _find(store, selection, now)) if has_journal(place) or selection.ids else []
     )
     if selection.select_all:
         if not found:
             print("nothing waits for approval")
             return 0
-        shown = with_journal(journal_path, partial(list_requests, shown=True))
+        shown = with_journal(place, partial(list_requests, shown=True))
         chosen = {each.id for each in found}
         _confirm([each for each in shown if each.id in chosen], sink, now, selection)
     # All answers are made before the first is submitted, so that an error in one submits none.
     answers = [(each, make_answer(each)) for each in found]
-    submitted = with_journal(
-        journal_path, lambda store: submit_answers(store, journal_path, answers, by or "the user", sink)
-    )
-    return report_answers(submitted, as_json)
+    submitted = with_journal(place, lambda store: submit_answers(store, place, answers, by or "the user", sink))
+    return report_answers(submitted, as_json, has_workers=isinstance(place, str))
 
 
 # ---- reading options -------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import typer
 
 from dragoman.cli.options import Json, command_group
 from dragoman.cli.screen import Screen, Table, count, one_line, write_json
-from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.journal.verification import AuditReport
@@ -100,13 +99,9 @@ def find_log(path: str | None) -> Path:
     """The given path, or the path of the log beside the journal of the settings."""
     if path is not None:
         return Path(path).expanduser()
-    from dragoman.config import load
-    from dragoman.paths import beside
+    from dragoman.cli.context import find_audit_log, find_journal
 
-    journal_path = load()["journal.path"]
-    if journal_path is None:
-        raise ConfigError("there is no folder for the audit log", hint="set HOME, or name the file")
-    return beside(Path(journal_path))
+    return find_audit_log(find_journal(None))
 
 
 # ---- printing --------------------------------------------------------------------------------------------------------

@@ -38,8 +38,9 @@ from dragoman.config import (
 from dragoman.config.settings import read_prices
 from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError, DragomanError, did_you_mean
-from dragoman.journal import Journal, MemoryJournal, open_journal
+from dragoman.journal import Journal, MemoryJournal, default_path, is_address, open_journal
 from dragoman.jsonschema.references import refuse_to_fetch
+from dragoman.paths import beside
 from dragoman.policy import Rules, read_rule
 from dragoman.policy.decision import TRAITS
 from dragoman.policy.rules import FAMILIES
@@ -57,27 +58,61 @@ if TYPE_CHECKING:
 # ---- opening the journal ---------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
+JournalPlace = Path | str
+"""The file of a journal, or the address of its database."""
 
 
-def find_journal(named: str | None) -> Path:
-    """The path of the journal; a named journal has to exist."""
+def find_journal(named: str | None, *, of_engine: bool = False) -> JournalPlace:
+    """The journal that is named, or that of the settings; `of_engine` prefers the engine. A named file has to exist."""
     if named is not None:
+        if is_address(named):
+            return named
         path = Path(named).expanduser()
         if not path.exists():
             raise ConfigError(f"there is no journal at {path}", hint="check the path; a run with a journal creates it")
         return path
-
-    path_setting = load()["journal.path"]
-    if path_setting is None:
+    config = load()
+    place = (config["engine"] if of_engine else None) or config["journal.path"]
+    if place is None:
         raise ConfigError("there is no folder for the journal", hint="set HOME, or name a file with --journal")
-    return Path(path_setting)
+    return place if is_address(place) else Path(place)
 
 
-def with_journal(path: Path, work: Callable[[Journal], Awaitable[T]]) -> T:
+def has_journal(place: JournalPlace) -> bool:
+    """Whether something was written to a journal, as far as the file system knows."""
+    return isinstance(place, str) or place.exists()
+
+
+def describe_journal(place: JournalPlace) -> str:
+    """A journal for a person, without a password."""
+    if isinstance(place, Path):
+        return str(place)
+    from dragoman.journal.postgres import describe_url
+
+    return f"the database {describe_url(place)}"
+
+
+def find_audit_log(place: JournalPlace) -> Path:
+    """The audit log of a journal. That of a database is on this machine."""
+    return beside(place if isinstance(place, Path) else default_path(os.environ))
+
+
+def find_engine(named: str | None) -> str:
+    """The address of the engine: that of the option, or that of the settings."""
+    address = named or load()["engine"]
+    if not address:
+        hint = "name it with --engine postgres://user@host/name, or with DRAGOMAN_ENGINE"
+        raise ConfigError("no engine is given", hint=hint)
+    if not is_address(address):
+        raise ConfigError("--engine is not the address of a database", hint="write postgres://user@host:5432/name")
+    return str(address)
+
+
+def with_journal(place: JournalPlace, work: Callable[[Journal], Awaitable[T]]) -> T:
     """Open a journal, call `work` with it, and close it."""
 
     async def opened() -> T:
-        store = open_journal(path)
+        store = open_journal(place)
         assert store is not None
         with contextlib.closing(store):
             return await work(store)
@@ -192,12 +227,11 @@ class SafetySetup:
         if not config["audit.enabled"] or not config["journal.enabled"]:
             return None
         from dragoman.journal.audit import AuditLog
-        from dragoman.paths import beside
 
         path, journal = config["audit.path"], config["journal.path"]
         if journal is not None and config.origin("audit.path").kind == "default":
             # `dragoman approvals` uses the same path.
-            path = beside(Path(journal))
+            path = find_audit_log(journal if is_address(journal) else Path(journal))
         return AuditLog(path, sink=HumanSink(known_secrets(keys))) if path is not None else None
 
     def close(self) -> None:
@@ -392,6 +426,8 @@ class AppContext:
         path = self.config["journal.path"]
         if path is None:
             return None
+        if is_address(path):
+            return open_journal(path)
         try:
             Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:

@@ -356,7 +356,15 @@ def _default_of(name: str) -> str:
 # ---- what several commands share -------------------------------------------------------------------------------------
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-JournalPath = Annotated[str | None, _option("--journal", metavar="FILE", help="The journal, if not the default one.")]
+JournalPath = Annotated[
+    str | None,
+    _option(
+        "--journal",
+        "--engine",
+        metavar="FILE|ADDRESS",
+        help="The journal, if not the default one: a file, or a database such as postgres://user@host/name.",
+    ),
+]
 
 
 def command_group(name: str, help: str) -> typer.Typer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -14,7 +13,7 @@ import typer
 from dragoman.agent.protocol import Denied, Replied, Reviewed, Steered, ToolAnswered
 from dragoman.agent.records import Ended, Header, decode, hide_noted
 from dragoman.characters import escape_json, quote_value
-from dragoman.cli.context import find_journal, with_journal
+from dragoman.cli.context import JournalPlace, describe_journal, find_journal, with_journal
 from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import (
     GAP,
@@ -456,9 +455,9 @@ async def _find(store: Journal, name: str) -> str:
 # ---- printing --------------------------------------------------------------------------------------------------------
 
 
-def _draw_list(screen: Screen, sessions: list[tuple[SessionSummary, RunSummary, str]], path: Path) -> None:
+def _draw_list(screen: Screen, sessions: list[tuple[SessionSummary, RunSummary, str]], place: JournalPlace) -> None:
     if not sessions:
-        screen.line(f"no sessions in {path}")
+        screen.line(f"no sessions in {describe_journal(place)}")
         return
     rows = [
         (

@@ -10,7 +10,7 @@ from dragoman.config.layers import Config, Origin, Overridden, SettingValue
 from dragoman.config.loader import keys_by_variable, load, read_key, read_keys
 from dragoman.config.settings import SECTIONS, SETTINGS, Setting
 from dragoman.config.state import forget_rule, permissions, permissions_file, remember_rule, remembered_rules
-from dragoman.config.tool_sources import Toolbox, load_installed, load_source, load_tools, restrict
+from dragoman.config.tool_sources import Toolbox, load_agents, load_installed, load_source, load_tools, restrict
 from dragoman.paths import config_folder, state_folder, user_file
 from dragoman.secrets.settings import mask
 
@@ -28,6 +28,7 @@ __all__ = [
     "forget_rule",
     "keys_by_variable",
     "load",
+    "load_agents",
     "load_installed",
     "load_source",
     "load_tools",

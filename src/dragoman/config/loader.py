@@ -26,6 +26,7 @@ from dragoman.config.layers import (
 from dragoman.config.settings import SETTINGS
 from dragoman.config.tool_sources import is_file
 from dragoman.errors import ConfigError, MissingKey
+from dragoman.journal import is_address
 from dragoman.paths import JOURNAL_FILE, current_folder, expand, state_folder, user_file
 from dragoman.providers import Registry
 from dragoman.state_files import read_text
@@ -125,7 +126,7 @@ def _with_paths(layer: Layer, folder: Path, environment: Mapping[str, str]) -> L
     """Return the layer with absolute paths: a relative path in a file starts at the folder of that file."""
 
     def whole(path: str) -> str:
-        return str(expand(path, folder, environment))
+        return path if is_address(path) else str(expand(path, folder, environment))
 
     said = dict(layer.said)
     for name, each in layer.said.items():

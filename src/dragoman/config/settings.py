@@ -14,6 +14,7 @@ from dragoman.builtin import NAMES
 from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts
 from dragoman.errors import ConfigError, did_you_mean
+from dragoman.journal import is_address
 from dragoman.policy import read_rule
 from dragoman.policy.decision import MODE_RANKS, MODES, TRAITS
 from dragoman.providers import WIRES
@@ -116,6 +117,13 @@ def _model(value: Any) -> str:
     if not _MODEL(name) or ".." in name:
         raise ValueError
     return name
+
+
+def _address(value: Any) -> str:
+    # The message does not show the value: it may contain a password.
+    if not is_address(_text(value)):
+        raise ValueError("something else")
+    return _text(value)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -262,6 +270,8 @@ VARIABLES = Kind("a list of names of variables", _variables, _texts_text)
 SANDBOX = one_of(*get_args(SandboxName), off="none")
 SWITCH = Kind("true or false", _switch, _switch_text)
 PATH = Kind("the path of a file", _text, folder_matters=True)
+JOURNAL = Kind("the path of a file, or an address such as postgres://user@host/name", _text, folder_matters=True)
+ENGINE = Kind("an address such as postgres://user@host/name", _address)
 WHOLE = Kind("a whole number", _whole(-(2**63)), int)
 COUNT = Kind("a whole number, at least 1", _whole(1), int)
 COUNT_LIMIT = _or_none(COUNT)
@@ -518,7 +528,15 @@ _RECORDS = (
     Setting(
         "journal.enabled", SWITCH, True, "whether runs are saved, so that they can be resumed and shown", "user_only"
     ),
-    Setting("journal.path", PATH, None, "the file of the journal", "user_only", '"~/dragoman.db"'),
+    Setting("journal.path", JOURNAL, None, "the file or the database of the journal", "user_only", '"~/dragoman.db"'),
+    Setting(
+        "engine",
+        ENGINE,
+        None,
+        "the Postgres database that many workers share",
+        "user_only",
+        '"postgres://me@db.example.org/dragoman"',
+    ),
     Setting("audit.enabled", SWITCH, True, "whether decisions and approvals are logged", "user_only"),
     Setting("audit.path", PATH, None, "the file of the audit log", "user_only", '"~/dragoman-audit.jsonl"'),
     Setting(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, structs
 
@@ -27,13 +27,18 @@ from dragoman.policy import covers, read_rule
 from dragoman.policy.patterns import matches_name
 from dragoman.types import Tool
 
+if TYPE_CHECKING:
+    from dragoman.agent import Agent
+
 ENTRY_POINTS = "dragoman.tools"
+AGENTS = "dragoman.agents"
 LIST = "TOOLS"
 CASES = "CASES"
 """The list in a file of tools that `dragoman doctor --tools` reads: tasks, and the calls that are right for them."""
 ENTRY = "entry:"
 _Made = TypeVar("_Made")
 _HINT = "name a file.py, package.module, package.module:name, or entry:NAME"
+_AGENT_HINT = "name package.module:agent, file.py:agent, or the name of an entry point of dragoman.agents"
 
 
 class Toolbox(Struct, frozen=True):
@@ -103,6 +108,43 @@ def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -
     return _many(_look_up(module, inner, source), source)
 
 
+def load_agents(sources: Iterable[str], entry_points: Iterable[EntryPoint] | None = None) -> dict[str, Agent[Any]]:
+    """Load agents, by their names. An agent without a name has that of its variable or of its entry point."""
+    found: dict[str, Agent[Any]] = {}
+    for source in dict.fromkeys(sources):
+        inner, agent = _load_agent(source, entry_points)
+        name = agent.name or inner
+        if name in found:
+            raise ConfigError(f"two agents are named {name!r}", hint="give them different names: Agent(..., name=...)")
+        found[name] = agent
+    return found
+
+
+def _load_agent(source: str, entry_points: Iterable[EntryPoint] | None) -> tuple[str, Agent[Any]]:
+    from dragoman.agent import Agent
+
+    place, colon, inner = source.rpartition(":")
+    if not colon:
+        points = find_entry_points(AGENTS) if entry_points is None else list(entry_points)
+        found = next((point for point in points if point.name == source), None)
+        if found is None:
+            guess = did_you_mean(source, [point.name for point in points])
+            raise ConfigError(f"no installed package has an agent named {source!r}{guess}", hint=_AGENT_HINT)
+        inner, value = source, _guarded(found.load, source)
+    else:
+        path = Path(place).expanduser()
+        if is_file(place) and not path.is_file():
+            raise ConfigError(f"there is no file {path}", hint="check the path")
+        note_code(str(path) if is_file(place) else "")
+        module = _run_file(path) if is_file(place) else _guarded(lambda: importlib.import_module(place), source)
+        value = _look_up(module, inner, source)
+    if inspect.isfunction(value) and not inspect.signature(value).parameters:
+        value = _guarded(value, source)
+    if not isinstance(value, Agent):
+        raise ConfigError(f"{source!r} is no agent, but {type(value).__name__}", hint=_AGENT_HINT)
+    return inner, value
+
+
 def listed_cases(sources: Iterable[str]) -> tuple[str, list[Any]]:
     """Return the first source with a list `CASES`, and the list. The sources are loaded already; empty without one."""
     for source in sources:
@@ -160,7 +202,7 @@ def _look_up(module: ModuleType, inner: str, source: str) -> Any:
     for name in inner.split("."):
         if not hasattr(value, name):
             guess = did_you_mean(name, dir(value))
-            raise ConfigError(f"tools {source!r}: there is no {name!r}{guess}", hint=_HINT)
+            raise ConfigError(f"{source!r}: there is no {name!r}{guess}", hint="check the name behind the colon")
         value = getattr(value, name)
     return value
 

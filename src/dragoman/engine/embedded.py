@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from dragoman.agent.agent import Agent
 from dragoman.agent.approvals import Approval, ApprovalRequest, answer_request
 from dragoman.agent.handle import Task, read_task
-from dragoman.engine.engine import RunStatus
+from dragoman.engine.engine import Rate, RunStatus
 from dragoman.engine.execution import Executor, Submission
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import open_journal
@@ -25,30 +26,39 @@ CONCURRENCY = 50
 class EmbeddedEngine:
     """Executes runs in this process. What was submitted and not begun is lost with the process; the rest resumes.
 
-    `concurrency` is the number of runs that are executed at the same time.
+    `concurrency` is the number of runs that are executed at the same time, and `rate` limits how many start.
     """
 
-    def __init__(self, journal: Journal | str | os.PathLike[str], *, concurrency: int = CONCURRENCY) -> None:
+    runs_here = True
+
+    def __init__(
+        self, journal: Journal | str | os.PathLike[str], *, concurrency: int = CONCURRENCY, rate: Rate | None = None
+    ) -> None:
         opened = open_journal(journal)
         assert opened is not None
         self._journal = opened
         self._owns_journal = opened is not journal
         self._concurrency = concurrency
+        self._rate = rate
+        self._starts: deque[float] = deque()
         self._queue: deque[Submission] = deque()
         self._submissions: dict[str, Submission] = {}
         self._states: dict[str, RunStatus] = {}
-        self._changed = asyncio.Condition()
+        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._wake = asyncio.Event()
         self._executor: Executor | None = None
 
     @property
     def journal(self) -> Journal:
         return self._journal
 
+    # ---- from the program --------------------------------------------------------------------------------------------
+
     async def submit(self, agent: str, task: Task, *, session: str | None = None, run_id: str | None = None) -> str:
         submission = Submission(agent, run_id or new_run_id(), read_task(task), session)
         if submission.run_id not in self._submissions:
             self._submissions[submission.run_id] = submission
-            await self._enqueue(submission)
+            self._enqueue(submission)
         return submission.run_id
 
     async def status(self, run_id: str) -> RunStatus:
@@ -57,20 +67,27 @@ class EmbeddedEngine:
         return self._states[run_id]
 
     async def wait(self, run_id: str) -> RunStatus:
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._is_settled(run_id))
-        return await self.status(run_id)
+        while not (status := await self.status(run_id)).is_settled:
+            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.setdefault(run_id, []).append(changed)
+            await changed
+        return status
 
-    def _is_settled(self, run_id: str) -> bool:
-        status = self._states.get(run_id)
-        return status is None or status.is_over or status.state == "waiting"
+    async def follow(self, run_ids: Iterable[str]) -> AsyncIterator[RunStatus]:
+        waits = [asyncio.ensure_future(self.wait(run_id)) for run_id in run_ids]
+        try:
+            for each in asyncio.as_completed(waits):
+                yield await each
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     async def answer(self, request_id: str, approval: Approval | bool) -> ApprovalRequest:
         given = approval if isinstance(approval, Approval) else Approval(approval)
         request = await answer_request(self._journal, request_id, given, now=time.time())
         submission = self._submissions.get(request.run_id)
         if submission is not None:
-            await self._enqueue(submission)
+            self._enqueue(submission)
         return request
 
     async def cancel(self, run_id: str, reason: str = "") -> None:
@@ -81,22 +98,23 @@ class EmbeddedEngine:
             self._executor.cancel(run_id, reason)
             return
         self._queue = deque(each for each in self._queue if each.run_id != run_id)
-        await self._set(self._submissions[run_id], "cancelled", reason)
+        self._set(self._submissions[run_id], "cancelled", reason)
+
+    # ---- the worker --------------------------------------------------------------------------------------------------
 
     async def work(self, agents: Mapping[str, Agent[Any]], stop: asyncio.Event) -> None:
         if self._executor is not None:
             raise ConfigError("this engine already works", hint="start one worker per engine")
         executor = self._executor = Executor(self._journal, agents)
-        stopped = asyncio.create_task(stop.wait())
+        stopped = asyncio.create_task(self._wake_at(stop))
         running: set[asyncio.Task[None]] = set()
         try:
             while not stop.is_set():
-                while self._queue and len(running) < self._concurrency:
-                    running.add(asyncio.create_task(self._execute(executor, self._queue.popleft())))
-                waiting = asyncio.create_task(self._wait_for_work(len(running) < self._concurrency))
-                await asyncio.wait({*running, stopped, waiting}, return_when=asyncio.FIRST_COMPLETED)
-                waiting.cancel()
-                running = {task for task in running if not task.done()}
+                self._wake.clear()
+                pause = self._start_runs(executor, running)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), pause)
+            await executor.drain()
         finally:
             stopped.cancel()
             executor.abandon()
@@ -105,33 +123,60 @@ class EmbeddedEngine:
             await asyncio.gather(*running, return_exceptions=True)
             self._executor = None
 
-    async def _wait_for_work(self, has_room: bool) -> None:
-        async with self._changed:
-            await self._changed.wait_for(lambda: has_room and bool(self._queue))
+    async def _wake_at(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._wake.set()
+
+    def _start_runs(self, executor: Executor, running: set[asyncio.Task[None]]) -> float | None:
+        """Start what may start now. Return the number of seconds until the rate allows another run."""
+        while self._queue and len(running) < self._concurrency:
+            if (pause := self._count_start()) > 0:
+                return pause
+            task = asyncio.create_task(self._execute(executor, self._queue.popleft()))
+            running.add(task)
+            task.add_done_callback(running.discard)
+            task.add_done_callback(lambda _: self._wake.set())
+        return None
+
+    def _count_start(self) -> float:
+        """Count a start of a run, or return how long it has to wait."""
+        rate, now = self._rate, time.monotonic()
+        if rate is None:
+            return 0.0
+        while self._starts and self._starts[0] <= now - rate.seconds:
+            self._starts.popleft()
+        if len(self._starts) >= rate.runs:
+            return self._starts[0] + rate.seconds - now
+        self._starts.append(now)
+        return 0.0
 
     async def _execute(self, executor: Executor, submission: Submission) -> None:
-        await self._set(submission, "running")
+        self._set(submission, "running")
         try:
             while (progress := await executor.advance(submission)).state == "goes_on":
                 pass
         except DragomanError as error:
-            await self._set(submission, "failed", str(error))
+            self._set(submission, "failed", str(error))
         except KeyError:
-            await self._set(submission, "failed", f"no agent is named {submission.agent!r}")
+            self._set(submission, "failed", f"no agent is named {submission.agent!r}")
         else:
             is_cancelled = progress.outcome == "cancelled"
             state = "cancelled" if is_cancelled else "waiting" if progress.state == "waiting" else "ended"
-            await self._set(submission, state, progress.outcome)
+            self._set(submission, state, progress.outcome)
 
-    async def _enqueue(self, submission: Submission) -> None:
+    def _enqueue(self, submission: Submission) -> None:
         self._queue.append(submission)
-        await self._set(submission, "queued")
+        self._set(submission, "queued")
+        self._wake.set()
 
-    async def _set(self, submission: Submission, state: Any, why: str = "") -> None:
+    def _set(self, submission: Submission, state: Any, why: str = "") -> None:
         worker = str(os.getpid()) if state == "running" else ""
-        self._states[submission.run_id] = RunStatus(submission.run_id, submission.agent, state, worker, why)
-        async with self._changed:
-            self._changed.notify_all()
+        status = RunStatus(submission.run_id, submission.agent, state, worker, why)
+        self._states[submission.run_id] = status
+        if status.is_settled:
+            for waiter in self._waiters.pop(submission.run_id, ()):
+                if not waiter.done():
+                    waiter.set_result(None)
 
     async def close(self) -> None:
         if self._owns_journal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -31,9 +31,24 @@ class RunStatus(Struct, frozen=True):
     def is_over(self) -> bool:
         return self.state in ("ended", "failed", "cancelled")
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing happens until somebody acts."""
+        return self.is_over or self.state == "waiting"
+
+
+class Rate(Struct, frozen=True):
+    """How many runs may start in a period, over all workers together."""
+
+    runs: int
+    seconds: float = 60.0
+
 
 class Engine(Protocol):
     """Executes runs of named agents. The journal of the engine holds their records."""
+
+    runs_here: bool
+    """Whether `agent.run` executes a run in this process, instead of a worker."""
 
     @property
     def journal(self) -> Journal: ...
@@ -46,6 +61,10 @@ class Engine(Protocol):
 
     async def wait(self, run_id: str) -> RunStatus:
         """Wait until a run is over, or waits for an approval."""
+        ...
+
+    def follow(self, run_ids: Iterable[str]) -> AsyncIterator[RunStatus]:
+        """Yield the status of each submitted run once, as soon as it is over or waits for an approval."""
         ...
 
     async def answer(self, request_id: str, approval: Approval | bool) -> Any:

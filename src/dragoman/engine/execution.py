@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -13,12 +15,14 @@ from msgspec import Struct
 
 from dragoman.agent.agent import Agent
 from dragoman.agent.handle import Run
-from dragoman.errors import ConfigError
 from dragoman.journal.journal import Journal, RunBusy, RunExists, RunLost, UnknownRun
 from dragoman.types import Message
 
 log = logging.getLogger("dragoman.engine")
 
+GRACE_SECONDS = 5.0
+"""How long a worker that stops waits for the tools and requests that it has begun."""
+_DRAIN_SECONDS = 0.02
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 
@@ -50,16 +54,13 @@ class Executor:
     """Executes runs of some agents in this process. The journal decides who holds a run, and what has happened."""
 
     def __init__(self, journal: Journal, agents: Mapping[str, Agent[Any]]) -> None:
-        for name, agent in agents.items():
-            if agent.journal is not journal:
-                raise ConfigError(
-                    f"the agent {name!r} has another journal than the engine",
-                    hint="create the agent with journal=engine.journal",
-                )
         self._journal = journal
-        self._agents = dict(agents)
+        self._agents = {name: agent.here(journal) for name, agent in agents.items()}
         self.live: dict[str, Run[Any]] = {}
-        self._is_abandoned = False
+        self._is_closing = False
+        self._abandoned = asyncio.Event()
+        self.busy = 0
+        """The number of commands that are executed now."""
         self.loop: asyncio.AbstractEventLoop | None = None
         """The loop in which the runs are executed."""
 
@@ -67,20 +68,24 @@ class Executor:
         """Execute the next command of a run. The first call in this process begins the run, or takes it over."""
         run_id = submission.run_id
         self.loop = asyncio.get_running_loop()
-        if self._is_abandoned:
+        if self._is_closing:
+            # The run stays where it is until this worker is gone.
+            await self._abandoned.wait()
             raise asyncio.CancelledError
-        if run_id not in self.live:
-            self.live[run_id] = await self._open(submission)
+        self.busy += 1
         goes_on = False
         try:
+            if run_id not in self.live:
+                self.live[run_id] = await self._open(submission)
             goes_on = await self._step(submission)
         except (RunLost, RunExists) as lost:
             # Another worker has it, or had it for a while. The next step finds out.
             log.warning("%s", lost)
             return Progress("goes_on")
         finally:
-            run = self.live[run_id] if goes_on else self.live.pop(run_id)
-        if goes_on or run.outcome is None:
+            self.busy -= 1
+            run = self.live.get(run_id) if goes_on else self.live.pop(run_id, None)
+        if goes_on or run is None or run.outcome is None:
             return Progress("goes_on")
         outcome = run.outcome.outcome
         return Progress("waiting" if outcome.category == "waiting" else "ended", outcome.kind)
@@ -105,11 +110,21 @@ class Executor:
             return agent.start(submission.messages, run_id=submission.run_id, session=submission.session)
         return agent.restart(submission.run_id)
 
+    async def drain(self) -> None:
+        """Begin no more commands, and give those that are executed some time to finish."""
+        self._is_closing = True
+        deadline = time.monotonic() + GRACE_SECONDS
+        while self.busy and time.monotonic() < deadline:
+            await asyncio.sleep(_DRAIN_SECONDS)
+
     def abandon(self) -> None:
         """Leave all runs as they are when their tasks are cancelled. Another worker continues them."""
-        self._is_abandoned = True
+        self._is_closing = True
         for run in list(self.live.values()):
             run.abandon()
+        if self.loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self._abandoned.set)
 
     def cancel(self, run_id: str, reason: str) -> None:
         """Cancel a run that this process executes. Any thread may call this."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -17,28 +19,32 @@ from dragoman.agent.agent import Agent
 from dragoman.agent.approvals import Approval, ApprovalRequest, answer_request
 from dragoman.agent.handle import Task, read_task
 from dragoman.agent.records import decode, encode
-from dragoman.engine.engine import RunStatus, State
+from dragoman.engine.engine import Rate, RunStatus, State
 from dragoman.engine.execution import Executor, Progress, Submission, digest_tools
-from dragoman.engine.workers import Heartbeat, connect, find_digests
-from dragoman.errors import ConfigError, DragomanError
+from dragoman.engine.workers import Heartbeat, WorkerStatus, connect, find_answered, find_workers
+from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.journal.journal import UnknownRun
 from dragoman.journal.leases import new_run_id
-from dragoman.journal.postgres import IDLE_SECONDS, PostgresJournal
+from dragoman.journal.postgres import IDLE_SECONDS, PostgresJournal, describe_url, explain
 
 if TYPE_CHECKING:
     import psycopg
     from dbos import DBOSClient
 
+log = logging.getLogger("dragoman.engine")
+
+T = TypeVar("T")
 APPLICATION = "dragoman"
 # One version for all workers: the tools of an agent are part of the name of its queue instead.
 VERSION = "1"
 WORKFLOW = "dragoman.run"
 CONCURRENCY = 50
 LEASE_SECONDS = 5.0
-_ANSWERS = "answers"
-_LOOK_AGAIN_SECONDS = 3600.0
-"""How long a run waits for a message about an answer before it looks into the journal itself."""
+WAITING = "awaiting_approval"
+"""The result of the workflow of a run that waits for an approval. A waiting run occupies no worker."""
 _POLL_SECONDS = 0.2
+_ASK_AT_ONCE = 1000
+_NOTICE_SECONDS = 10.0
 _STATES: dict[str, State] = {
     "ENQUEUED": "queued",
     "DELAYED": "queued",
@@ -82,12 +88,31 @@ def _describe(value: Any) -> Any:
     return str(value)
 
 
+def _describe_run(workflow: Any, served: Iterable[str]) -> RunStatus:
+    """Return the status of a run. `served` are the queues that live workers serve."""
+    state = _STATES.get(workflow.status, "failed")
+    queue = workflow.queue_name or ""
+    agent, _, digest = queue.rpartition(":")
+    why = ""
+    if state == "ended":
+        why = str(workflow.output)
+        state = {"cancelled": "cancelled", WAITING: "waiting"}.get(why, state)  # type: ignore[assignment]
+    elif state == "failed":
+        why = str(workflow.error)
+    elif state == "queued" and queue not in served:
+        why = f"no worker serves {agent} with the tools of this run ({digest})"
+    return RunStatus(workflow.workflow_id, agent, state, workflow.executor_id or "", why)
+
+
 class PostgresEngine:
     """Executes runs on any number of workers that share a database. `submit` and the like work without a worker.
 
     DBOS queues the runs and records their steps, and our journal in the same database records what happened in each
-    step. `worker` is the name of this process among the workers.
+    step. `worker` is the name of this process among the workers, `concurrency` the number of runs that it executes at
+    the same time, and `rate` limits how many runs of each of its agents start, over all workers.
     """
+
+    runs_here = False
 
     def __init__(
         self,
@@ -95,18 +120,24 @@ class PostgresEngine:
         *,
         worker: str | None = None,
         concurrency: int = CONCURRENCY,
+        rate: Rate | None = None,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._url = url
+        self._place = describe_url(url)
         # DBOS knows only this spelling.
         self._dbos_url = url.replace("postgres://", "postgresql://", 1)
         self._journal = PostgresJournal(url, lease_seconds=lease_seconds)
         self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
         self._concurrency = concurrency
+        self._rate = rate
         self._own_client: DBOSClient | None = None
         self._lookup: psycopg.Connection[Any] | None = None
         self._lookup_lock = threading.Lock()
         self._executor: Executor | None = None
+        self._digests: dict[str, str] = {}
+        self._noticed: set[str] = set()
+        self._next_notice = 0.0
         self._is_working = False
 
     @property
@@ -122,7 +153,7 @@ class PostgresEngine:
 
     async def submit(self, agent: str, task: Task, *, session: str | None = None, run_id: str | None = None) -> str:
         submission = Submission(agent, run_id or new_run_id(), read_task(task), session)
-        digest = await asyncio.to_thread(self._find_digest, agent)
+        digest = self._digests.get(agent) or await self._find_digest(agent)
         client = await self._client()
         options: Any = {
             "workflow_name": WORKFLOW,
@@ -132,63 +163,90 @@ class PostgresEngine:
         await client.enqueue_async(options, encode(submission).decode())
         return submission.run_id
 
-    def _find_digest(self, agent: str) -> str:
-        with self._lookup_lock:
-            if self._lookup is None or self._lookup.closed:
-                self._lookup = connect(self._url)
-            found = find_digests(self._lookup, agent)
-        if not found:
+    async def _find_digest(self, agent: str) -> str:
+        served = [each.agents for each in await self.workers()]
+        found = next((agents[agent] for agents in served if agent in agents), None)
+        if found is None:
+            known = sorted({name for agents in served for name in agents})
             raise ConfigError(
-                f"no worker serves an agent named {agent!r}", hint="start one: dragoman worker --engine ADDRESS AGENT"
+                f"no worker serves an agent named {agent!r}{did_you_mean(agent, known)}",
+                hint=f"served are {', '.join(known)}" if known else "start one: dragoman worker --engine ADDRESS AGENT",
             )
-        return found[0]
+        return found
+
+    async def workers(self) -> list[WorkerStatus]:
+        """Return the live workers."""
+        return await asyncio.to_thread(self._query, find_workers)
+
+    def _query(self, query: Callable[[psycopg.Connection[Any]], T]) -> T:
+        with self._lookup_lock:
+            try:
+                if self._lookup is None or self._lookup.closed:
+                    self._lookup = connect(self._url)
+                return query(self._lookup)
+            except Exception as error:
+                raise explain(error, self._place) from error
 
     async def status(self, run_id: str) -> RunStatus:
         client = await self._client()
         found = await client.list_workflows_async(workflow_ids=[run_id], load_input=False)
         if not found:
             raise UnknownRun(run_id)
-        return await self._describe(found[0])
+        return (await self._describe_all(found))[0]
 
-    async def _describe(self, workflow: Any) -> RunStatus:
-        state = _STATES.get(workflow.status, "failed")
-        agent = (workflow.queue_name or "").rpartition(":")[0]
-        why = ""
-        if state == "ended":
-            why = str(workflow.output)
-            state = "cancelled" if why == "cancelled" else state
-        elif state == "failed":
-            why = str(workflow.error)
-        elif state == "running" and await self._is_waiting(workflow.workflow_id):
-            state = "waiting"
-        return RunStatus(workflow.workflow_id, agent, state, workflow.executor_id or "", why)
+    async def recent(self, limit: int) -> list[RunStatus]:
+        """Return the status of the runs that were submitted last, the newest first."""
+        client = await self._client()
+        found = await client.list_workflows_async(name=WORKFLOW, limit=limit, sort_desc=True, load_input=False)
+        return await self._describe_all(found)
 
-    async def _is_waiting(self, run_id: str) -> bool:
-        """Whether the run waits for an answer: nobody holds it, and its last record is a request."""
-        try:
-            summary = await self._journal.run(run_id)
-            if summary.holder or summary.ended:
-                return False
-            return (await self._journal.read(run_id))[-1].kind == "asked"
-        except UnknownRun:
-            return False
+    async def _describe_all(self, workflows: list[Any]) -> list[RunStatus]:
+        served: set[str] = set()
+        if any(_STATES.get(workflow.status) == "queued" for workflow in workflows):
+            served = {queue_name(*pair) for worker in await self.workers() for pair in worker.agents.items()}
+        return [_describe_run(workflow, served) for workflow in workflows]
 
     async def wait(self, run_id: str) -> RunStatus:
-        while True:
-            status = await self.status(run_id)
-            if status.is_over or status.state == "waiting":
-                return status
+        while not (status := await self.status(run_id)).is_settled:
             await asyncio.sleep(_POLL_SECONDS)
+        return status
+
+    async def follow(self, run_ids: Iterable[str]) -> AsyncIterator[RunStatus]:
+        client = await self._client()
+        over = [status for status, state in _STATES.items() if state not in ("queued", "running")]
+        left = list(dict.fromkeys(run_ids))
+        while left:
+            settled = set()
+            for first in range(0, len(left), _ASK_AT_ONCE):
+                some = left[first : first + _ASK_AT_ONCE]
+                for each in await client.list_workflows_async(workflow_ids=some, status=over, load_input=False):
+                    settled.add(each.workflow_id)
+                    yield _describe_run(each, ())
+            left = [run_id for run_id in left if run_id not in settled]
+            await asyncio.sleep(_POLL_SECONDS if left else 0)
 
     async def answer(self, request_id: str, approval: Approval | bool) -> ApprovalRequest:
         given = approval if isinstance(approval, Approval) else Approval(approval)
         request = await answer_request(self._journal, request_id, given, now=time.time())
-        client = await self._client()
-        await client.send_async(request.run_id, request.id, _ANSWERS)
+        await self._client()
+        # A worker would notice the answer within a second or two.
+        await asyncio.to_thread(self._wake, [request.run_id])
         return request
+
+    def _wake(self, run_ids: list[str]) -> None:
+        """Queue waiting runs again. Their workflows begin anew, and the journal knows where each run is."""
+        client = self._own_client
+        assert client is not None
+        for workflow in client.list_workflows(workflow_ids=run_ids, status="SUCCESS", load_input=False):
+            if workflow.output == WAITING:
+                with contextlib.suppress(Exception):
+                    # Another worker may have been faster.
+                    client.rewind_workflow(workflow.workflow_id, queue_name=workflow.queue_name)
 
     async def cancel(self, run_id: str, reason: str = "") -> None:
         client = await self._client()
+        if (await self.status(run_id)).state == "waiting":
+            await asyncio.to_thread(self._wake, [run_id])
         await client.cancel_workflow_async(run_id)
 
     async def _client(self) -> DBOSClient:
@@ -199,6 +257,8 @@ class PostgresEngine:
     def _connect(self) -> DBOSClient:
         from dbos import DBOS, DBOSClient
 
+        # The connection explains what is wrong with the address or the server. DBOS does not.
+        self._query(lambda connection: None)
         DBOS.migrate(system_database_url=self._dbos_url)
         return DBOSClient(
             system_database_url=self._dbos_url,
@@ -213,7 +273,7 @@ class PostgresEngine:
         if self._executor is not None:
             raise ConfigError("this process is already a worker", hint="start another process")
         self._executor = Executor(self._journal, agents)
-        digests = {name: digest_tools(agent) for name, agent in agents.items()}
+        self._digests = digests = {name: digest_tools(agent) for name, agent in agents.items()}
         heartbeat = Heartbeat(self._url, self.worker, digests, take_over=self._take_over, look=self._look)
         await self._client()
         try:
@@ -221,6 +281,7 @@ class PostgresEngine:
             await asyncio.to_thread(heartbeat.start)
             self._is_working = True
             await stop.wait()
+            await self._executor.drain()
         finally:
             self._is_working = False
             await asyncio.to_thread(self._shut_down, heartbeat)
@@ -247,10 +308,13 @@ class PostgresEngine:
             return await self._run(text)
 
         queues = [queue_name(name, digest) for name, digest in digests.items()]
+        limiter: Any = {"limit": self._rate.runs, "period": self._rate.seconds} if self._rate is not None else None
         DBOS.listen_queues(queues)
         DBOS.launch()
         for queue in queues:
-            DBOS.register_queue(queue, worker_concurrency=self._concurrency, polling_interval_sec=_POLL_SECONDS)
+            DBOS.register_queue(
+                queue, worker_concurrency=self._concurrency, limiter=limiter, polling_interval_sec=_POLL_SECONDS
+            )
 
     def _shut_down(self, heartbeat: Heartbeat) -> None:
         from dbos import DBOS
@@ -278,10 +342,8 @@ class PostgresEngine:
 
         while True:
             told = msgspec.convert(await DBOS.run_step_async({"name": "advance"}, advance), Progress)
-            if told.state == "ended":
+            if told.state != "goes_on":
                 return told.outcome
-            if told.state == "waiting":
-                await DBOS.recv_async(_ANSWERS, timeout_seconds=_LOOK_AGAIN_SECONDS)
 
     # ---- called by the heartbeat -------------------------------------------------------------------------------------
 
@@ -300,16 +362,37 @@ class PostgresEngine:
         for queue, run_ids in by_queue.items():
             client.resume_workflows(run_ids, queue_name=queue)
 
-    def _look(self) -> None:
-        """Cancel the live runs that were cancelled from elsewhere."""
+    def _look(self, connection: psycopg.Connection[Any]) -> None:
+        """Continue answered runs, cancel those that were cancelled elsewhere, and name those left to other workers."""
+        if answered := find_answered(connection):
+            self._wake(answered)
         executor, client = self._executor, self._own_client
-        if executor is None or client is None or not executor.live:
+        if executor is None or client is None:
             return
-        live = list(executor.live)
-        for workflow in client.list_workflows(
-            workflow_ids=live, status="CANCELLED", load_input=False, load_output=False
-        ):
-            executor.cancel(workflow.workflow_id, "cancelled from outside")
+        if live := list(executor.live):
+            for workflow in client.list_workflows(
+                workflow_ids=live, status="CANCELLED", load_input=False, load_output=False
+            ):
+                executor.cancel(workflow.workflow_id, "cancelled from outside")
+        if time.monotonic() >= self._next_notice:
+            self._next_notice = time.monotonic() + _NOTICE_SECONDS
+            self._notice_others(client)
+
+    def _notice_others(self, client: DBOSClient) -> None:
+        """Log once if runs wait for other tools than this worker has."""
+        queued = client.list_workflows(
+            status="ENQUEUED", name=WORKFLOW, limit=_ASK_AT_ONCE, load_input=False, load_output=False
+        )
+        for queue in sorted({workflow.queue_name or "" for workflow in queued} - self._noticed):
+            agent, _, digest = queue.rpartition(":")
+            if agent in self._digests and self._digests[agent] != digest:
+                self._noticed.add(queue)
+                log.warning(
+                    "runs of %s need other tools than this worker has (%s, not %s); they are left to other workers",
+                    agent,
+                    digest,
+                    self._digests[agent],
+                )
 
     async def close(self) -> None:
         if self._own_client is not None:

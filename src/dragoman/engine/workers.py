@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
-from dragoman.journal.postgres import ADVISORY_LOCK
+from dragoman.journal.postgres import ADVISORY_LOCK, make_tables
 
 if TYPE_CHECKING:
     import psycopg
@@ -34,25 +35,46 @@ CREATE TABLE IF NOT EXISTS dragoman.workers (
 
 
 def connect(url: str) -> psycopg.Connection[Any]:
-    """Open a connection, and create the table of workers if it is missing."""
+    """Open a connection, and create the tables of the journal and of the workers if they are missing."""
     import psycopg
 
     connection = psycopg.connect(url, autocommit=True, application_name="dragoman worker", connect_timeout=10)
+    make_tables(connection)
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (ADVISORY_LOCK, _TABLES_LOCK))
         connection.execute(_TABLE)
     return connection
 
 
-def find_digests(connection: psycopg.Connection[Any], agent: str) -> list[str]:
-    """Return the digests of the tools that live workers have for an agent, the newest worker first."""
+class WorkerStatus(Struct, frozen=True):
+    """A worker, and what it serves: the digest of the tools of each agent."""
+
+    worker: str
+    seconds: float
+    """The age of its last heartbeat."""
+    agents: dict[str, str]
+
+
+def find_workers(connection: psycopg.Connection[Any]) -> list[WorkerStatus]:
+    """Return the live workers, the one with the newest heartbeat first."""
     rows = connection.execute(
-        "SELECT agents FROM dragoman.workers WHERE beat > clock_timestamp() - make_interval(secs => %s)"
-        " ORDER BY beat DESC",
+        "SELECT worker, extract(epoch FROM clock_timestamp() - beat)::float8, agents FROM dragoman.workers"
+        " WHERE beat > clock_timestamp() - make_interval(secs => %s) ORDER BY beat DESC",
         (DEAD_AFTER_SECONDS,),
     ).fetchall()
-    served = [msgspec.json.decode(text, type=dict[str, str]) for (text,) in rows]
-    return list(dict.fromkeys(agents[agent] for agents in served if agent in agents))
+    return [
+        WorkerStatus(worker, seconds, msgspec.json.decode(agents, type=dict[str, str]))
+        for worker, seconds, agents in rows
+    ]
+
+
+def find_answered(connection: psycopg.Connection[Any]) -> list[str]:
+    """Return the runs that nobody holds and whose last record is the answer to an approval request."""
+    rows = connection.execute(
+        "SELECT run_id FROM dragoman.runs JOIN dragoman.records ON run = id AND number = records - 1"
+        " WHERE ended <> 1 AND holder IS NULL AND kind = 'answered'"
+    ).fetchall()
+    return [run_id for (run_id,) in rows]
 
 
 class Heartbeat:
@@ -69,7 +91,7 @@ class Heartbeat:
         agents: Mapping[str, str],
         *,
         take_over: Callable[[list[str]], Iterable[str]],
-        look: Callable[[], None],
+        look: Callable[[psycopg.Connection[Any]], None],
     ) -> None:
         self._url = url
         self._worker = worker
@@ -101,7 +123,7 @@ class Heartbeat:
                 self._connection = connection
                 self._beat(connection)
                 self._replace_dead(connection)
-                self._look()
+                self._look(connection)
             except Exception as error:
                 # The database is away, or restarts. The next beat tries again.
                 log.warning("the heartbeat failed: %s", str(error).partition("\n")[0])

@@ -62,6 +62,7 @@ __all__ = [
     "UnknownSession",
     "calls",
     "default_path",
+    "is_address",
     "open_calls",
     "open_journal",
     "order_faults",
@@ -69,14 +70,19 @@ __all__ = [
 ]
 
 
+def is_address(journal: object) -> bool:
+    """Whether a journal is the address of a Postgres database."""
+    return isinstance(journal, str) and journal.startswith(("postgres://", "postgresql://"))
+
+
 def open_journal(journal: Journal | str | os.PathLike[str] | None) -> Journal | None:
     """Return a journal from a journal, the path of a file, the address of a Postgres database, or None."""
     if not isinstance(journal, str | os.PathLike):
         return journal
-    if isinstance(journal, str) and journal.startswith(("postgres://", "postgresql://")):
+    if is_address(journal):
         from dragoman.journal.postgres import PostgresJournal
 
-        return PostgresJournal(journal)
+        return PostgresJournal(str(journal))
     from dragoman.journal.sqlite import SqliteJournal
 
     return SqliteJournal(journal)

@@ -59,6 +59,7 @@ CREATE TABLE dragoman.runs (
     seconds DOUBLE PRECISION NOT NULL
 );
 CREATE INDEX runs_of_session ON dragoman.runs (session, id);
+CREATE INDEX unfinished_runs ON dragoman.runs (id) WHERE ended <> 1;
 CREATE TABLE dragoman.records (
     run BIGINT NOT NULL REFERENCES dragoman.runs (id),
     number BIGINT NOT NULL,
@@ -167,7 +168,7 @@ def connect(settings: Settings, *, writing: bool) -> PostgresConnection | None:
     try:
         raw.adapters.register_loader("text", _bytes_loader())
         if writing:
-            _make_tables(raw)
+            make_tables(raw)
         if not _has_tables(raw):
             raw.close()
             return None
@@ -186,7 +187,7 @@ def _has_tables(raw: psycopg.Connection[Any]) -> bool:
     return raw.execute(f"SELECT 1 FROM pg_catalog.pg_tables WHERE {where}").fetchone() is not None
 
 
-def _make_tables(raw: psycopg.Connection[Any]) -> None:
+def make_tables(raw: psycopg.Connection[Any]) -> None:
     """Create the tables, once, even if many processes start at the same time."""
     if _has_tables(raw):
         return

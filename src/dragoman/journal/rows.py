@@ -105,10 +105,18 @@ def find_run(connection: Connection, run_id: str, place: str, lock: str = "") ->
 
 
 def find_runs(
-    connection: Connection, place: str, session: str | None = None, *, last: bool = False, lock: str = ""
+    connection: Connection,
+    place: str,
+    session: str | None = None,
+    *,
+    last: bool = False,
+    unfinished: bool = False,
+    lock: str = "",
 ) -> list[Row]:
     """Return the runs of a session, or of all sessions, in order; with `last` only the last one."""
-    where, values = ("WHERE session = ?", (session,)) if session is not None else ("", ())
+    tests = [*(["session = ?"] if session is not None else []), *(["ended <> 1"] if unfinished else [])]
+    where = f"WHERE {' AND '.join(tests)}" if tests else ""
+    values = (session,) if session is not None else ()
     order = "ORDER BY id DESC LIMIT 1" if last else "ORDER BY id"
     found = connection.execute(f"SELECT {_RUN} FROM runs {where} {order}{lock}", values).fetchall()
     return [_row(each, place) for each in found]

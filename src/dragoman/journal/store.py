@@ -227,8 +227,8 @@ class SqlJournal:
 
     async def runs(self, session: str | None = None, *, unfinished: bool = False) -> list[RunSummary]:
         def work(connection: Connection) -> list[RunSummary]:
-            found = find_runs(connection, self._place, session)
-            return self._summaries(connection, [row for row in found if not (unfinished and row.ended)])
+            found = find_runs(connection, self._place, session, unfinished=unfinished)
+            return self._summaries(connection, found)
 
         return await self._reading.do(work)
 

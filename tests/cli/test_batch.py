@@ -1,0 +1,207 @@
+"""`dragoman batch`: every task of a file has one result, whatever happens to the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.commands import COMMAND, Desk
+from tests.cli.conftest import Command
+from tests.postgres import postgres as postgres
+
+from dragoman.testing import ScriptedModel, Upstream
+from dragoman.types import Request, ToolCall, ToolResult
+
+TOOLS = """
+import os
+import dragoman
+
+
+@dragoman.tool
+def note(name: str) -> str:
+    "Write a note. It must not happen twice."
+    with open("ledger", "a") as file:
+        file.write(name + chr(10))
+    return "noted"
+
+
+@dragoman.tool(requires_approval=True)
+def pay(name: str) -> str:
+    "Pay a bill."
+    return "paid"
+"""
+
+
+class Model:
+    """Calls the tool that is the first word of its task, then answers. `busy` is set after some requests."""
+
+    def __init__(self, busy_after: int = 0) -> None:
+        self._left = busy_after
+        self.busy = threading.Event()
+
+    def __call__(self, request: Request) -> Any:
+        self._left -= 1
+        if self._left <= 0:
+            self.busy.set()
+        parts = [part for message in request.messages for part in message.parts]
+        words = next(message.text for message in request.messages if message.role == "user")
+        if any(isinstance(part, ToolResult) for part in parts):
+            return f"Done with {words}."
+        tool, _, name = words.partition(" ")
+        return [ToolCall("call_1", tool, {"name": name})] if tool in ("note", "pay") else f"Hello, {words}."
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    made = Desk(tmp_path)
+    made.write("tools.py", TOOLS)
+    return made
+
+
+def write_tasks(desk: Desk, tasks: list[Any]) -> str:
+    return desk.write("tasks.jsonl", "".join(json.dumps(task) + "\n" for task in tasks))
+
+
+def batch(upstream: Upstream, *more: str) -> list[str]:
+    at = ["-m", "custom:scripted", "--base-url", upstream.url, "--tool-mode", "native", "--builtin", "none"]
+    return ["batch", "tasks.jsonl", *at, "-t", "tools.py", "--workers", "8", *more]
+
+
+def read_results(desk: Desk, name: str = "tasks.results.jsonl") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (desk.folder / name).read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("number", "engine"),
+    [
+        (60, "embedded"),
+        (30, "postgres"),
+        pytest.param(2000, "embedded", marks=[pytest.mark.full, pytest.mark.timeout(900)]),
+        pytest.param(2000, "postgres", marks=[pytest.mark.full, pytest.mark.timeout(1800)]),
+    ],
+)
+def test_a_killed_batch_that_starts_again_has_each_result_once(
+    desk: Desk, number: int, engine: str, request: pytest.FixtureRequest
+) -> None:
+    more = ["--engine", request.getfixturevalue("postgres").new_database()] if engine == "postgres" else []
+    write_tasks(desk, [{"id": f"t{each}", "task": f"note n{each}"} for each in range(number)])
+    model = Model(busy_after=number)
+    with Upstream(ScriptedModel(model, loop=True)) as upstream:
+        words = [*batch(upstream, *more), "--allow", "note", "--json"]
+        with subprocess.Popen(
+            [*COMMAND, *words],
+            cwd=desk.folder,
+            env=desk.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as first:
+            assert model.busy.wait(600)
+            first.kill()
+        written = len(read_results(desk)) if (desk.folder / "tasks.results.jsonl").exists() else 0
+        assert written < number, "the batch was killed in the middle"
+        # What a crash of the machine may leave: half a line at the end.
+        with open(desk.folder / "tasks.results.jsonl", "a", encoding="utf-8") as file:
+            file.write('{"id": "t0", "run_')
+        done = subprocess.run(
+            [*COMMAND, *words], cwd=desk.folder, env=desk.environment, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    results = read_results(desk)
+    assert Counter(each["id"] for each in results) == Counter(f"t{each}" for each in range(number))
+    assert {each["outcome"] for each in results} == {"answered"}
+    ledger = Counter((desk.folder / "ledger").read_text(encoding="utf-8").split())
+    assert max(ledger.values()) == 1, "a tool that may not be repeated ran twice"
+    summary = json.loads(done.stdout)
+    assert (summary["tasks"], summary["results"], summary["outcomes"]) == (number, number, {"answered": number})
+    assert set(summary["seconds"]) == {"p50", "p90", "p99"}
+
+
+def test_an_interrupted_batch_goes_on_where_it_was(desk: Desk) -> None:
+    write_tasks(desk, [f"note n{each}" for each in range(40)])
+    model = Model(busy_after=20)
+    with Upstream(ScriptedModel(model, loop=True)) as upstream:
+        words = batch(upstream, "--allow", "note")
+        with desk.start(*words) as first:
+            assert model.busy.wait(60)
+            os.killpg(first.pid, signal.SIGINT)
+            _, errors = first.communicate(timeout=30)
+        assert first.returncode == 130, errors
+        assert b"start the same command again to resume" in errors
+        before = len(upstream.received)
+        done = desk(*words)
+        again = desk(*words)
+    assert (done.code, again.code) == (0, 0), done.err
+    assert "40 of 40 results" in done.out and "40 of 40: 40 answered" in again.err
+    assert Counter(each["id"] for each in read_results(desk)) == Counter(str(each) for each in range(1, 41))
+    ledger = Counter((desk.folder / "ledger").read_text(encoding="utf-8").split())
+    # A stopped batch lets its tools finish, so no outcome is unknown.
+    assert ledger == Counter(f"n{each}" for each in range(40))
+    assert len(upstream.received) - before <= 80
+
+
+def test_runs_that_wait_for_an_approval_are_continued_by_the_next_start(desk: Desk) -> None:
+    write_tasks(desk, [{"id": "a", "task": "pay rent"}, {"id": "b", "task": "you"}])
+    with Upstream(ScriptedModel(Model(), loop=True)) as upstream:
+        first = desk(*batch(upstream))
+        assert first.code == 5 and "waiting (no result)" in first.out
+        assert [each["id"] for each in read_results(desk)] == ["b"]
+        journal = "tasks.results.jsonl.db"
+        assert f"approvals list --journal {desk.folder / journal}" in first.err or journal in first.err
+        approved = desk("approvals", "approve", "--all", "--yes", "--journal", journal)
+        assert approved.code == 0, approved.err
+        second = desk(*batch(upstream))
+    assert second.code == 0, second.err
+    assert {each["id"]: each["text"] for each in read_results(desk)} == {
+        "a": "Done with pay rent.",
+        "b": "Hello, you.",
+    }
+
+
+def test_a_rate_limits_how_many_runs_start(desk: Desk) -> None:
+    write_tasks(desk, ["one", "two", "three"])
+    with Upstream(ScriptedModel(Model(), loop=True)) as upstream:
+        with desk.start(*batch(upstream, "--rate", "2/h")) as first:
+            for _ in range(2):
+                assert upstream.wait_for_request(20)
+            os.killpg(first.pid, signal.SIGTERM)
+            first.communicate(timeout=30)
+        assert (first.returncode, len(upstream.received)) == (143, 2)
+
+
+def test_misuse_of_a_batch_is_told(desk: Desk, dragoman: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row: the content of the file of tasks, more words, and what the message says."""
+    monkeypatch.chdir(desk.folder)
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, desk.environment[name])
+    good = '"one"\n'
+    desk.write("other.txt", "not a result\n")
+    rows: list[tuple[str, list[str], str]] = [
+        ("", [], "tasks.jsonl has no tasks"),
+        ('{"tsk": 1}\n', [], "line 1 has no text `task`"),
+        ("one\n", [], "line 1 is not JSON"),
+        ('"a"\n\n{"task": " "}\n', [], "line 3 has no text `task`"),
+        ('{"id": 1, "task": "a"}\n{"id": "1", "task": "b"}\n', [], "line 2: the id '1' occurs twice"),
+        ('{"id": [], "task": "a"}\n', [], "`id` is neither a text nor a number"),
+        (good, ["--session", "s"], "a batch takes no --session"),
+        (good, ["--resume"], "a batch takes no --resume"),
+        (good, ["--rate", "fast"], "--rate 'fast' is not a number and a period"),
+        (good, ["--rate", "0/m"], "--rate '0/m'"),
+        (good, ["--workers", "0"], "--workers"),
+        (good, ["--output", "other.txt"], "line 1 is not a result of a batch"),
+        (good, ["--output", "."], "cannot write"),
+        (good, ["--agent", "clerk"], "no engine is given"),
+        (good, ["--engine", "me:secret@db"], "--engine is not the address of a database"),
+    ]
+    for content, words, message in rows:
+        desk.write("tasks.jsonl", content)
+        done = dragoman("batch", "tasks.jsonl", "-m", "custom:m", "--base-url", "http://127.0.0.1:9/v1", *words)
+        assert (done.code, message in done.err) == (2, True), (content, words, done.err)
+        assert "secret" not in done.err
+    assert (desk.folder / "other.txt").read_text(encoding="utf-8") == "not a result\n"
