@@ -178,8 +178,8 @@ def put_pins(value: str) -> str:
     plain = value.encode("utf-8", "replace").decode()
     before = SeenDefinition("a" * 64, {"name": plain, "description": plain})
     with Pins(path)._changing() as kept:
-        kept[f"srv/{plain}"] = Pin("srv", plain, before, approved=True, pending=before)
-        kept["srv/other"] = Pin("srv", "other", before)
+        kept.pins[f"srv/{plain}"] = Pin("srv", plain, before, approved=True, pending=before)
+        kept.pins["srv/other"] = Pin("srv", "other", before)
     return f"srv/{plain}"
 
 
