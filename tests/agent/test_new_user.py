@@ -137,7 +137,7 @@ def test_d10_mcp_servers_and_toolboxes_are_taken_or_explained() -> None:
     assert "clock: cannot be used" in told and "dragoman.mcp.connect" in told
     assert "tools=[...]" in explain(lambda: Agent("ollama:x", tools=server), InvalidTool)  # type: ignore[arg-type]
     with mcp.connect([]) as box:
-        assert list(Agent("ollama:x", tools=box).tools) == []  # type: ignore[arg-type]
+        assert list(Agent("ollama:x", tools=box).tools) == []
         assert list(Agent("ollama:x", tools=[look, box]).tools.names) == ["look"]
     assert Agent("ollama:x", allow=["mcp:*", "mcp:clock/*"]).rules.rules
     assert "mcp:* for all servers" in explain(lambda: Agent("ollama:x", allow=["mcp:clock"]), ConfigError)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.context import pins_file
+from dragoman.cli.server_login import pins_file
 from dragoman.mcp import Pins
 from dragoman.mcp.definitions import Pin, SeenDefinition
 

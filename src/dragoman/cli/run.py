@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dragoman.agent import Run, RunEvent
     from dragoman.cli.context import AppContext
     from dragoman.cli.runner import LoopRunner
+    from dragoman.types import Message
 
 
 HELP = """Run a task: ask the model, run the tools that it calls, and repeat until it answers.
@@ -82,7 +83,11 @@ def run(
     prompt: Annotated[
         str | None,
         typer.Option(
-            "--prompt", "-p", metavar="NAME", help="A saved prompt; `dragoman prompts` lists them.", show_default=False
+            "--prompt",
+            "-p",
+            metavar="NAME",
+            help="A saved prompt (`dragoman prompts` lists them), or mcp:SERVER/PROMPT.",
+            show_default=False,
         ),
     ] = None,
     fill: Annotated[
@@ -106,18 +111,22 @@ def run(
     return _run_task(options, "", run_id=words[0] if words else None)
 
 
-def fill_prompt(name: str, fill: list[str], words: tuple[str, ...]) -> str:
-    """The task of a saved prompt: its text with the values and with the words of the command line."""
-    from dragoman.config.prompts import find_prompt
-
-    prompt = find_prompt(name, os.environ, Path())
+def fill_prompt(name: str, fill: list[str], words: tuple[str, ...]) -> str | list[Message]:
+    """The task of a prompt, saved or of an MCP server: its text with the values and the words of the command line."""
     values = {}
     for each in fill:
         key, equals, value = each.partition("=")
         if not equals:
             raise ConfigError(f"--fill {each!r} has no value", hint="write it as NAME=VALUE")
         values[key.strip()] = value
-    return prompt.fill(values, read_task(words) if words else "")
+    task = read_task(words) if words else ""
+    if name.startswith("mcp:"):
+        from dragoman.cli.mcp import read_prompt
+
+        return read_prompt(name, values, task)
+    from dragoman.config.prompts import find_prompt
+
+    return find_prompt(name, os.environ, Path()).fill(values, task)
 
 
 def read_task(words: tuple[str, ...]) -> str:
@@ -134,7 +143,7 @@ def read_task(words: tuple[str, ...]) -> str:
     return text
 
 
-def _run_task(options: RunOptions, task: str, run_id: str | None = None) -> int:
+def _run_task(options: RunOptions, task: str | list[Message], run_id: str | None = None) -> int:
     from dragoman.cli.context import AppContext
     from dragoman.cli.runner import LoopRunner
 
@@ -157,7 +166,7 @@ def _run_task(options: RunOptions, task: str, run_id: str | None = None) -> int:
     return runner.close(code)
 
 
-async def _run_agent(context: AppContext, runner: LoopRunner, task: str, run_id: str | None) -> int:
+async def _run_agent(context: AppContext, runner: LoopRunner, task: str | list[Message], run_id: str | None) -> int:
     from dragoman.cli.approval_prompt import CommandApprover
     from dragoman.cli.runner import continue_run, find_run, find_terminal_user, open_view, show_run
     from dragoman.cli.signals import reserve_stdin, reserve_stdout

@@ -289,3 +289,21 @@ async def fetch_object(transport: HttpTransport, addresses: list[str]) -> JsonOb
         if 300 <= status < 400:
             raise LoginFault(f"{shown_address(address)} redirects, which is not followed in a login")
     return None
+
+
+async def fetch_challenge(server: HttpServer) -> Challenge:
+    """Return what a server says to a request without a token; an empty challenge if it needs none or says nothing."""
+    transport = HttpTransport(proxy="env")
+    body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    headers = {**server.headers, "Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    try:
+        async with asyncio.timeout(_SECONDS):
+            response = await transport.send(HttpRequest("POST", server.url, headers, body), _TIMEOUTS)
+            await response.close()
+    except TimeoutError:
+        raise LoginFault(f"{shown_address(server.url)} did not answer within {_SECONDS:g} seconds") from None
+    except TransportFault as fault:
+        raise LoginFault(f"{shown_address(server.url)}: {fault.message}") from None
+    finally:
+        await transport.close()
+    return oauth.read_challenge(response.headers.get("www-authenticate", ""))

@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from dragoman.client.portal import Portal, blocking
@@ -112,6 +112,9 @@ class Toolbox:
             self._made_at = revision
         pairs = [(each.server, each.name) for connection in self._connections for each in connection.offered]
         return [self._made[pair] for pair in pairs if pair in self._made]
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self.tools)
 
     @property
     def revision(self) -> int:
