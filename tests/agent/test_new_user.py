@@ -132,11 +132,15 @@ def test_d9_a_fallback_without_a_key_is_found_at_once() -> None:
 
 def test_d10_mcp_servers_and_toolboxes_are_taken_or_explained() -> None:
     server = mcp.StdioServer("clock", ["no-such-program"])
-    assert "dragoman.mcp.connect([server])" in explain(lambda: Agent("ollama:x", tools=[server]), InvalidTool)
+    assert list(Agent("ollama:x", tools=[server, look]).tools.names) == ["look"], "a server starts with the first run"
+    told = explain(lambda: Agent(ScriptedModel(["x"]), tools=[server]).run("hi"), ConfigError)
+    assert "clock: cannot be used" in told and "dragoman.mcp.connect" in told
+    assert "tools=[...]" in explain(lambda: Agent("ollama:x", tools=server), InvalidTool)  # type: ignore[arg-type]
     with mcp.connect([]) as box:
-        assert list(Agent("ollama:x", tools=box).tools) == []  # type: ignore[arg-type]
+        assert list(Agent("ollama:x", tools=box).tools) == []
         assert list(Agent("ollama:x", tools=[look, box]).tools.names) == ["look"]
-    assert "mcp:server/* for all of them" in explain(lambda: Agent("ollama:x", allow=["mcp:*"]), ConfigError)
+    assert Agent("ollama:x", allow=["mcp:*", "mcp:clock/*"]).rules.rules
+    assert "mcp:* for all servers" in explain(lambda: Agent("ollama:x", allow=["mcp:clock"]), ConfigError)
     assert "tools=[...]" in explain(lambda: Agent("ollama:x", tools=look), InvalidTool)  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.context import pins_file
+from dragoman.cli.server_login import pins_file
 from dragoman.mcp import Pins
 from dragoman.mcp.definitions import Pin, SeenDefinition
 
@@ -24,8 +24,8 @@ def pins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pins:
     assert path is not None and path.is_relative_to(tmp_path)
     made = Pins(path)
     with made._changing() as kept:
-        kept["tickets/close"] = Pin("tickets", "close", BEFORE, approved=True, pending=AFTER)
-        kept["tickets/list"] = Pin("tickets", "list", SeenDefinition("c" * 64, {"name": "list"}))
+        kept.pins["tickets/close"] = Pin("tickets", "close", BEFORE, approved=True, pending=AFTER)
+        kept.pins["tickets/list"] = Pin("tickets", "list", SeenDefinition("c" * 64, {"name": "list"}))
     return made
 
 

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -32,8 +33,8 @@ from dragoman.agent.result import Outcome, RunResult
 from dragoman.cli import screen
 from dragoman.cli.app import COMMANDS, _NoticeHandler
 from dragoman.cli.approval_prompt import TerminalApprover, make_ask_user
-from dragoman.cli.context import pins_file
 from dragoman.cli.render import ScreenView
+from dragoman.cli.server_login import pins_file
 from dragoman.client.retry import RequestRetried
 from dragoman.errors import ConfigError
 from dragoman.events import (
@@ -178,8 +179,8 @@ def put_pins(value: str) -> str:
     plain = value.encode("utf-8", "replace").decode()
     before = SeenDefinition("a" * 64, {"name": plain, "description": plain})
     with Pins(path)._changing() as kept:
-        kept[f"srv/{plain}"] = Pin("srv", plain, before, approved=True, pending=before)
-        kept["srv/other"] = Pin("srv", "other", before)
+        kept.pins[f"srv/{plain}"] = Pin("srv", plain, before, approved=True, pending=before)
+        kept.pins["srv/other"] = Pin("srv", "other", before)
     return f"srv/{plain}"
 
 
@@ -248,6 +249,47 @@ def _mcp(name: str) -> Scene:
     return scene
 
 
+HOSTILE = """
+import json, sys
+value = json.loads(sys.argv[1])
+row = {"name": value, "title": value, "uri": "x:" + value, "description": value, "arguments": [{"name": value}]}
+tool = {"name": "good", "description": value, "inputSchema": {"type": "object"}}
+results = {
+    "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "resources": {}, "prompts": {}}},
+    "tools/list": {"tools": [tool, {**tool, "name": value}]},
+    "resources/list": {"resources": [row]},
+    "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "y:" + value, "mimeType": value}]},
+    "prompts/list": {"prompts": [row]},
+}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        result = results.get(asked["method"])
+        answer = {"result": result} if result else {"error": {"code": -32601, "message": value}}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"""
+"""An MCP server that says the value wherever it can."""
+
+
+def _servers(name: str) -> Scene:
+    def scene(dragoman: Command, home: Path, value: str) -> Iterator[Any]:
+        plain = value.encode("utf-8", "replace").decode()
+        said = json.dumps(plain)
+        config = home / "config" / "dragoman"
+        config.mkdir(parents=True)
+        (config / "config.toml").write_text(
+            f"[mcp.bad]\ncommand = {json.dumps([sys.executable, '-I', '-S', '-c', HOSTILE, said])}\n"
+            f"[mcp.web]\nurl = 'http://127.0.0.1:1/'\n[mcp.{said.replace(chr(127), '')}]\nurl = 'x'\n"
+        )
+        end = {"add": ["https://example.org/"], "login": ["--yes"]}.get(name, [])
+        yield dragoman("mcp", name, *([] if name == "list" else ["web" if "log" in name else "bad"]), *end)
+        yield dragoman("mcp", name, *([] if name == "list" else [value]), *end)
+        if name in ("list", "test"):
+            yield dragoman("mcp", name, *(["bad"] if name == "test" else []), "--json")
+
+    return scene
+
+
 def _audit(name: str) -> Scene:
     def scene(dragoman: Command, home: Path, value: str) -> Iterator[Any]:
         put_audit(home, value)
@@ -300,6 +342,7 @@ SCENES: dict[str, Scene] = {
     "formats": _argument("formats"),
     "keys": _argument("keys"),
     "launch": _argument("launch", "-m", "local"),
+    **{f"mcp {name}": _servers(name) for name in ("add", "remove", "list", "test", "login", "logout")},
     "models": _argument("models"),
     "parse": _parse,
     "providers": _argument("providers"),

@@ -126,7 +126,8 @@ def test_a_server_gets_no_model_no_person_and_no_files_from_us(tmp_path: Path) -
     replies = {
         message["id"]: message for message in map(json.loads, log.read_text().splitlines()) if "method" not in message
     }
-    assert replies["a"]["error"]["code"] == replies["b"]["error"]["code"] == -32601
+    assert replies["a"]["error"]["code"] == -32601
+    assert replies["b"]["result"] == {"action": "cancel"}, "nobody is there to be asked"
     assert replies["c"]["result"] == {"roots": []}
     assert replies["d"]["result"] == {}
 

@@ -64,7 +64,7 @@ BAD: list[tuple[Any, str]] = [
     ({"a": {"url": "file:/etc/passwd"}}, "does not start with https://"),
     ({"a": {"url": "https://b/", "headers": {"Host": "c"}}}, "the header 'Host' is set by the protocol"),
     ({"a": {"url": "https://b/", "headers": {"Mcp-Session-Id": "c"}}}, "is set by the protocol"),
-    ({"a": {"url": "https://b/sse", "type": "sse"}}, "`sse` was replaced by streamable HTTP"),
+    ({"a": {"url": "https://b/sse", "type": "sse"}}, "the old transport HTTP+SSE (`sse`) is not supported"),
     ({"a": {"url": "https://b/", "type": "websocket"}}, "unknown transport 'websocket'"),
     ({"a_b": {"command": "x"}, "A-B": {"command": "x"}}, "two MCP servers are named 'a_b' and 'A-B'"),
 ]

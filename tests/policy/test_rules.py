@@ -38,6 +38,7 @@ WRITTEN = [
     ("fetch(domain:*.example.org)", "fetch", "domain:*.example.org"),
     ("fetch(https://example.org/docs/**)", "fetch", "https://example.org/docs/**"),
     ("mcp:tickets/*", "mcp:tickets/*", None),
+    ("mcp:*", "mcp:*", None),
     ("delete_*", "delete_*", None),
     ("*", "*", None),
 ]
@@ -101,6 +102,8 @@ SUBJECTS = [
     ("mcp:tickets/open", SERVED, False),
     ("mcp:ticket/*", SERVED, False),
     ("mcp:*/*", SERVED, True),
+    ("mcp:*", SERVED, True),
+    ("mcp:*", Tool("bash"), False),
     ("mcp__tickets__close", SERVED, True),
     ("mcp:tickets/*", Tool("mcp:tickets/x"), True),
 ]

@@ -27,6 +27,7 @@ from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
 from dragoman.agent.resume import Restored, last_messages, read_sources, read_start, restore
 from dragoman.agent.safety import SafetyServices
 from dragoman.agent.settings import Connection, Safety
+from dragoman.agent.sources import ToolSources
 from dragoman.agent.submission import RunEngine, SubmittedRun, as_engine, check_portable
 from dragoman.client import portal
 from dragoman.client.transport import Transport
@@ -138,7 +139,8 @@ class Agent(Generic[DepsT]):
         self.endpoint = self._resolve(self._model, base_url)
         self._given_fallbacks = tuple(endpoint for endpoint, _ in given[1:])
         self._fallbacks = tuple(self._resolve(each) for each in self._given_fallbacks)
-        self.tools = Toolset(gather(tools))
+        self._sources = ToolSources(tools)
+        self.tools = self._sources.tools
         _check_runnable(self.tools)
         self.system = system
         self.policy = _logged(as_policy(self.safety.policy), lambda text: self._human_sink().text(text))
@@ -304,11 +306,16 @@ class Agent(Generic[DepsT]):
             messages = [replace(message, extra={**message.extra, UNTRUSTED: True}) for message in messages]
         if self.engine is not None and not self.engine.runs_here and parent is None:
             return self._submit(start, messages)
-        config = self._config(start)
+        # The tools of servers are not known before the first run has started them.
+        early = self._config(start) if self._sources.is_ready else None
         if session is not None and (self._given_journal is None or self._given_journal is False):
             raise ConfigError("a session needs a journal", hint="create the agent with journal=True")
 
         async def open_run(run: Run[Any]) -> tuple[Driver, list[Any], frozenset[str]]:
+            config = early
+            if config is None:
+                await self._sources.start()
+                config = self._config(start)
             before, last, sources = await self._before(session, config)
             conversation = begin_conversation(self.system, before, messages)
             spending = Spending(config.limits, parent.machine.spending if parent is not None else None)
@@ -320,7 +327,7 @@ class Agent(Generic[DepsT]):
             driver.emit(_started(config, parent_run_id=parent_run))
             return driver, machine.start(conversation), frozenset()
 
-        return Run(config.run_id, session, open_run)
+        return Run(start.run_id, session, open_run)
 
     # ---- resumption --------------------------------------------------------------------------------------------------
 
@@ -385,6 +392,7 @@ class Agent(Generic[DepsT]):
             start = _Start(
                 run_id, run.session, answer, validate, data, tuple(tools), limits, None, approve, on_event, streaming
             )
+            await self._sources.start()
             config = self._config(start)
             restored, pending, run_journal = await self._reclaim(journal, config)
             # What the run used before counted in the budgets of that time. A request without a reply is sent again.
@@ -537,6 +545,8 @@ class Agent(Generic[DepsT]):
 
     def _offer(self, start: _Start, room: int | None) -> tuple[Toolset, Tool | None, Tool | None]:
         """Return the tools of a run, and two of them: that of a structured answer, and the search for the others."""
+        if (tools := self._sources.refresh()) is not self.tools:
+            self.tools, self._chosen_mode = tools, None
         offered = Toolset(gather([*self.tools, *start.tools])) if start.tools else self.tools
         _check_runnable(offered)
         wanted = self.answer if start.answer is None else start.answer
@@ -684,8 +694,9 @@ class Agent(Generic[DepsT]):
         return self._resolve(given, self._base_url if given is self._model else "", known)
 
     async def aclose(self) -> None:
-        """Close the connections, and the journal if the agent opened it."""
+        """Close the connections, the servers that were given as tools, and the journal if the agent opened it."""
         await self._clients.close()
+        await self._sources.close()
         if self._journal is not None and self._journal is not self._given_journal:
             self._journal.close()
             self._journal = None

@@ -94,6 +94,7 @@ COMMANDS = (
     CommandRow("formats", "dragoman.cli.formats", "List the formats, or show one."),
     CommandRow("keys", "dragoman.cli.keys", "Show which keys of providers are found, and where."),
     CommandRow("launch", "dragoman.cli.launch", "Start an agent program with a gateway."),
+    CommandRow("mcp", "dragoman.cli.mcp", "Add, test and remove MCP servers, and log in."),
     CommandRow("models", "dragoman.cli.models", "List the models of a provider or a server."),
     CommandRow("parse", "dragoman.cli.parse", "Show the calls in a model's text."),
     CommandRow("prompts", "dragoman.cli.prompts", "List the saved prompts, or show one."),

@@ -27,9 +27,10 @@ from dragoman.agent.approvals import (
 )
 from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import draw_list, draw_request, request_as_data, state_of
-from dragoman.cli.context import JournalPlace, find_audit_log, find_journal, has_journal, pins_file, with_journal
+from dragoman.cli.context import JournalPlace, find_audit_log, find_journal, has_journal, with_journal
 from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import FATAL, Screen, pretty_json, print_error, print_line, write_json
+from dragoman.cli.server_login import pins_file
 from dragoman.config import load, remember_rule
 from dragoman.config.loader import read_keys
 from dragoman.errors import ConfigError

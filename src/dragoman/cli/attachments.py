@@ -31,9 +31,13 @@ def read_attachments(sources: Sequence[str], *, uses_stdin: bool = False) -> lis
     return parts
 
 
-def add_attachments(task: str, parts: Sequence[Part]) -> str | Message:
-    """The task with its attachments behind it."""
-    return Message("user", [Text(task), *parts]) if parts else task
+def add_attachments(task: str | list[Message], parts: Sequence[Part]) -> str | list[Message]:
+    """The task, or the messages of a prompt, with the attachments behind it."""
+    if not parts:
+        return task
+    if isinstance(task, str):
+        return [Message("user", [Text(task), *parts])]
+    return [*task, Message("user", list(parts))]
 
 
 def _read_attachment(source: str) -> list[Part]:

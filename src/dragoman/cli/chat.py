@@ -168,10 +168,10 @@ class Conversation:
             print("interrupted", file=sys.stderr)
 
     async def _run_message(self, message: str) -> FinishedRun:
-        task: str | Message | list[Message] = add_attachments(message, self._attached)
+        task = add_attachments(message, self._attached)
         self._attached = []
         if self._history is not None:
-            task = [*self._history, task if isinstance(task, Message) else Message.user(message)]
+            task = [*self._history, *([Message.user(task)] if isinstance(task, str) else task)]
 
         def start(on_event: Callable[[RunEvent], object]) -> Run:
             return self.agent.stream(task, session=self.session, on_event=on_event)

@@ -142,7 +142,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write a file with every setting commented out. Only you can read your own file."""
-    path = Path.cwd() / PROJECT_FILE if project else _own_file()
+    path = Path.cwd() / PROJECT_FILE if project else own_file()
     write_file(path, write_template(project=project), private=not project, force=force)
     print_line(f"wrote {quote_value(str(path))}")
 
@@ -152,13 +152,14 @@ def path(
     project: Annotated[bool, typer.Option("--project", help="The project's file, if there is one.")] = False,
 ) -> None:
     """Print the path of your own file, whether it exists or not."""
-    found = project_file(current_folder(os.environ), os.environ) if project else _own_file()
+    found = project_file(current_folder(os.environ), os.environ) if project else own_file()
     if found is None:
         raise ConfigError("this project has no settings file", hint="dragoman config init --project writes one")
     print_path(str(found))
 
 
-def _own_file() -> Path:
+def own_file() -> Path:
+    """The path of the user's own file, whether it exists or not."""
     path = user_file(os.environ)
     if path is None:
         raise ConfigError("there is no folder for your own file", hint="set HOME, or set DRAGOMAN_CONFIG to a path")

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -19,13 +19,13 @@ from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import APPROVE_KEYWORDS
 from dragoman.cli.options import RunOptions
 from dragoman.cli.screen import NO_FOLDER, decode_json, print_line, read_bytes, read_json, read_text
+from dragoman.cli.server_login import pins_file, terminal_login, tokens_file
 from dragoman.client import Retries, list_models
 from dragoman.client.facts import FileFacts, shared_facts
 from dragoman.client.models import choose_model
 from dragoman.config import (
     SETTINGS,
     Config,
-    config_folder,
     keys_by_variable,
     load,
     load_installed,
@@ -122,7 +122,6 @@ def with_journal(place: JournalPlace, work: Callable[[Journal], Awaitable[T]]) -
 
 # ---- safety ----------------------------------------------------------------------------------------------------------
 
-_PINS_FILE_NAME = "mcp-pins.json"
 _EMBEDDED_PROVIDER = "local"
 
 
@@ -162,7 +161,7 @@ class SafetySetup:
     # ---- tools -------------------------------------------------------------------------------------------------------
 
     def tools(self, model: str) -> list[Tool]:
-        """The built-in tools that the settings name, and the tools of MCP servers."""
+        """The built-in tools that the settings name. This also connects to the MCP servers."""
         config = self._config
         found: list[Tool] = []
         # The embedded model is too small to choose among thirteen tools. They are offered if the user names them.
@@ -176,11 +175,23 @@ class SafetySetup:
 
             more = read_server_options(self._more_servers)
             servers = read_servers({**config["mcp"], **more})
-            self._servers = connect(servers, pins=pins_file(self._environment), environment=self._environment)
+            self._servers = connect(
+                servers,
+                pins=pins_file(self._environment),
+                tokens=tokens_file(self._environment),
+                environment=self._environment,
+                login=terminal_login(self._workspace),
+                # A server of --mcp may be one that the user is writing, so it is always asked for its tools.
+                lazy=[server.name for server in servers if server.name not in more],
+            )
             self._check_servers(more)
             self._warnings += self._servers.problems
-            found += self._servers.tools
         return found
+
+    @property
+    def servers(self) -> Toolbox | None:
+        """The MCP servers, after `tools`."""
+        return self._servers
 
     def _check_servers(self, named: Mapping[str, Any]) -> None:
         """The servers of --mcp have to work, as the tools of --tools have to load."""
@@ -188,7 +199,8 @@ class SafetySetup:
         for problem in self._servers.problems:
             if problem.partition(": cannot be used")[0] in named:
                 self._servers.close()
-                raise ConfigError(f"--mcp: {problem}", hint="check the command or the URL of the server")
+                hint = "" if "mcp login" in problem else "check the command or the URL of the server"
+                raise ConfigError(f"--mcp: {problem}", hint=hint)
 
     def _command_limits(self) -> Any:
         """What a command may use, where the settings say something else than the sandbox does by itself."""
@@ -243,10 +255,29 @@ class SafetySetup:
                 self._warnings.append(str(problem))
 
 
-def pins_file(environment: Mapping[str, str]) -> Path | None:
-    """The file that holds the pinned definitions of MCP tools; None if there is no configuration folder."""
-    folder = config_folder(environment)
-    return folder and folder / _PINS_FILE_NAME
+class OfferedTools:
+    """The tools of a command: its own, and those of MCP servers, which may change between two runs."""
+
+    def __init__(self, own: Mapping[str, Tool], servers: Toolbox | None, deny: Iterable[str]) -> None:
+        self._own = own
+        self._servers = servers
+        self._deny = tuple(deny)
+
+    @property
+    def revision(self) -> int:
+        return self._servers.revision if self._servers is not None else 0
+
+    @property
+    def tools(self) -> list[Tool]:
+        return restrict(self.by_name().values(), self._deny)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self.tools)
+
+    def by_name(self) -> dict[str, Tool]:
+        """All tools, also the denied ones. An own tool has precedence over that of a server."""
+        served = {tool.name: tool for tool in (self._servers.tools if self._servers is not None else [])}
+        return {**self._own, **{name: tool for name, tool in served.items() if name not in self._own}}
 
 
 # ---- options and context ---------------------------------------------------------------------------------------------
@@ -281,6 +312,7 @@ class AppContext:
         self.facts = open_facts(variables, self.warnings)
         self.safety = SafetySetup(self.config, variables, self.workspace, self.warnings, options.mcp)
         self.tools = self._load_tools()
+        """All tools. Those of MCP servers may change between two runs."""
         self.log = self._open_log()
         self.journal = self._open_journal()
 
@@ -391,7 +423,7 @@ class AppContext:
 
     # ---- loading -----------------------------------------------------------------------------------------------------
 
-    def _load_tools(self) -> list[Tool]:
+    def _load_tools(self) -> OfferedTools:
         """All tools. The tools of --tools have to load; a problem with any other tool becomes a warning."""
         config = self.config
         named = load_tools(self.options.tools).require()
@@ -405,12 +437,14 @@ class AppContext:
                 tools.setdefault(tool.name, tool)
         for tool in self.safety.tools(self.options.model or self.config["model"] or ""):
             tools.setdefault(tool.name, tool)
+        offered = OfferedTools(tools, self.safety.servers, config["deny"])
+        known = offered.by_name()
         for name in (*self.options.approve, *self.options.deny):
             if "(" in name or name.startswith("mcp:") or name in FAMILIES:
                 continue
-            if name not in APPROVE_KEYWORDS and not any(matches(tool, [name]) for tool in tools):
-                self.warnings.append(f"there is no tool {name!r}{did_you_mean(name, tools)}")
-        return restrict(tools.values(), config["deny"])
+            if name not in APPROVE_KEYWORDS and not any(matches(tool, [name]) for tool in known):
+                self.warnings.append(f"there is no tool {name!r}{did_you_mean(name, known)}")
+        return offered
 
     def _open_log(self) -> JsonLog | None:
         path = self.config["log"]

@@ -85,7 +85,11 @@ def run(
     prompt: Annotated[
         str | None,
         typer.Option(
-            "--prompt", "-p", metavar="NAME", help="A saved prompt; `dragoman prompts` lists them.", show_default=False
+            "--prompt",
+            "-p",
+            metavar="NAME",
+            help="A saved prompt (`dragoman prompts` lists them), or mcp:SERVER/PROMPT.",
+            show_default=False,
         ),
     ] = None,
     fill: Annotated[
@@ -117,18 +121,22 @@ def run(
     return _run_task(options, "", run_id=words[0] if words else None)
 
 
-def fill_prompt(name: str, fill: list[str], words: tuple[str, ...]) -> str:
-    """The task of a saved prompt: its text with the values and with the words of the command line."""
-    from dragoman.config.prompts import find_prompt
-
-    prompt = find_prompt(name, os.environ, Path())
+def fill_prompt(name: str, fill: list[str], words: tuple[str, ...]) -> str | list[Message]:
+    """The task of a prompt, saved or of an MCP server: its text with the values and the words of the command line."""
     values = {}
     for each in fill:
         key, equals, value = each.partition("=")
         if not equals:
             raise ConfigError(f"--fill {each!r} has no value", hint="write it as NAME=VALUE")
         values[key.strip()] = value
-    return prompt.fill(values, read_task(words) if words else "")
+    task = read_task(words) if words else ""
+    if name.startswith("mcp:"):
+        from dragoman.cli.mcp import read_prompt
+
+        return read_prompt(name, values, task)
+    from dragoman.config.prompts import find_prompt
+
+    return find_prompt(name, os.environ, Path()).fill(values, task)
 
 
 def read_task(words: tuple[str, ...]) -> str:
@@ -145,7 +153,7 @@ def read_task(words: tuple[str, ...]) -> str:
     return text
 
 
-def _run_task(options: RunOptions, task: str | Message, run_id: str | None = None) -> int:
+def _run_task(options: RunOptions, task: str | list[Message], run_id: str | None = None) -> int:
     from dragoman.cli.context import AppContext
     from dragoman.cli.runner import LoopRunner
 
@@ -158,7 +166,7 @@ def _run_task(options: RunOptions, task: str | Message, run_id: str | None = Non
         if not options.as_json:
             print_warnings(context.warnings)
         if not options.as_json and not options.quiet and not isinstance(task, str):
-            for line in describe_attachments(task.parts):
+            for line in describe_attachments([part for message in task for part in message.parts]):
                 print_line(f"attached: {line}", error=True)
         runner = LoopRunner()
         try:
@@ -171,7 +179,7 @@ def _run_task(options: RunOptions, task: str | Message, run_id: str | None = Non
     return runner.close(code)
 
 
-async def _run_agent(context: AppContext, runner: LoopRunner, task: str | Message, run_id: str | None) -> int:
+async def _run_agent(context: AppContext, runner: LoopRunner, task: str | list[Message], run_id: str | None) -> int:
     from dragoman.cli.approval_prompt import CommandApprover
     from dragoman.cli.runner import continue_run, find_run, find_terminal_user, open_view, show_run
     from dragoman.cli.signals import reserve_stdin, reserve_stdout

@@ -22,6 +22,7 @@ from dragoman.cli.context import AppContext
 from dragoman.cli.options import RunOptions
 from dragoman.cli.render import JsonView, ScreenView, View
 from dragoman.cli.signals import InterruptHandler
+from dragoman.cli.signals import is_attended as is_attended
 from dragoman.errors import ConfigError
 from dragoman.journal import Journal, RunSummary, UnknownSession
 
@@ -85,11 +86,6 @@ class TerminalUser(Struct, frozen=True):
     @property
     def is_present(self) -> bool:
         return self.ask_approval is not None
-
-
-def is_attended() -> bool:
-    """Whether a user can see a question and type an answer."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def find_terminal_user(out: IO[str], view: View, context: AppContext) -> TerminalUser:

@@ -142,6 +142,11 @@ def _descriptor_of(stream: IO[str]) -> int | None:
         return None
 
 
+def is_attended() -> bool:
+    """Whether a user can see a question and type an answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 async def read_line() -> str | None:
     """The next line that is typed at the terminal; None at the end of input."""
     descriptor = sys.stdin.fileno()

@@ -7,8 +7,9 @@ import contextlib
 import hashlib
 import os
 import re
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,7 +79,7 @@ def write_value(text: str) -> str:
 # The definitions of a server: they are parsed, checked, and get a digest that reveals later changes.
 
 _is_name = re.compile(r"[A-Za-z0-9_./-]{1,128}").fullmatch
-_TEXT_RULES = TextRules(has_hidden, has_token, clean_text, clean_line)
+TEXT_RULES = TextRules(has_hidden, has_token, clean_text, clean_line)
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
@@ -137,7 +138,7 @@ def _read(server: Server, said: Any, limits: Limits) -> Definition:
     claims = annotations if isinstance(annotations, dict) else {}
     hints = {key: claims[key] for key in _HINTS if isinstance(claims.get(key), bool)}
     schema = said.get("inputSchema")
-    parameters = accept_schema(schema, _TEXT_RULES, most_bytes=limits.schema_bytes, most_levels=limits.schema_depth)
+    parameters = accept_schema(schema, TEXT_RULES, most_bytes=limits.schema_bytes, most_levels=limits.schema_depth)
     description = description if isinstance(description, str) else ""
     whole = {"name": name, "description": description, "inputSchema": schema, "annotations": claims}
     # The same text from another program or URL is another definition.
@@ -188,9 +189,25 @@ class Pin(Struct, frozen=True):
         return "approved" if self.approved else "new"
 
 
+class Listing(Struct, frozen=True):
+    """The tools that a server listed, and when."""
+
+    identity: str
+    """A digest of the identity of the server."""
+    tools: list[str]
+    seconds: float
+    """Since 1970."""
+
+
 class _File(Struct, frozen=True):
     version: int
     pins: list[Pin]
+    listed: dict[str, Listing] = {}
+
+
+class _Content(Struct):
+    pins: dict[str, Pin] = {}
+    listed: dict[str, Listing] = {}
 
 
 class Pins:
@@ -198,22 +215,48 @@ class Pins:
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.path = None if path is None else Path(path)
-        self._kept: dict[str, Pin] = {}
+        self._kept = _Content({}, {})
 
     def read(self) -> dict[str, Pin]:
         """Return all pins by `SERVER/TOOL`. Raises ConfigError for a damaged file."""
-        return dict(self._kept) if self.path is None else _read_file(self.path)
+        return dict(self._read().pins)
 
-    def see(self, definitions: Iterable[Definition]) -> dict[str, Pin]:
-        """Record the current definitions, and return the pin of each."""
-        with self._changing() as pins:
+    def see(self, definitions: Sequence[Definition], server: Server | None = None) -> dict[str, Pin]:
+        """Record the current definitions, and return the pin of each. With a server, they are its whole list."""
+        with self._changing() as content:
+            pins = content.pins
             seen = {each.key: _seen(pins.get(each.key), each) for each in definitions}
             pins.update(seen)
+            if server is not None:
+                names = [each.name for each in definitions]
+                content.listed[server.name] = Listing(_identity(server), names, round(time.time(), 1))
         return seen
+
+    def recall(self, server: Server, limits: Limits) -> tuple[list[Definition], dict[str, Pin]] | None:
+        """Return the tools that a server listed not long ago, and their pins; None if it has to be asked."""
+        content = self._read()
+        listing = content.listed.get(server.name)
+        if listing is None or listing.identity != _identity(server):
+            return None
+        if not 0 <= time.time() - listing.seconds < limits.list_seconds:
+            return None
+        pins = {name: content.pins.get(f"{server.name}/{name}") for name in listing.tools}
+        found: list[Definition] = []
+        for pin in pins.values():
+            latest = None if pin is None else pin.pending or pin.held
+            try:
+                definition = None if latest is None else _read(server, latest.definition, limits)
+            except BadSchema:
+                return None
+            if definition is None or latest is None or definition.digest != latest.digest:
+                return None
+            found.append(definition)
+        return found, {pin.key: pin for pin in pins.values() if pin is not None}
 
     def approve(self, key: str, *, digest: str | None = None) -> Pin:
         """Approve the newest definition of `SERVER/TOOL`; with `digest`, only if it is still that one."""
-        with self._changing() as pins:
+        with self._changing() as content:
+            pins = content.pins
             pin = _find(pins, key)
             wanted = pin.pending or pin.held
             if digest is not None and digest != wanted.digest:
@@ -223,17 +266,22 @@ class Pins:
 
     def forget(self, key: str) -> None:
         """Remove a pin: the tool counts as new when it is seen again."""
-        with self._changing() as pins:
-            del pins[_find(pins, key).key]
+        with self._changing() as content:
+            pin = _find(content.pins, key)
+            del content.pins[pin.key]
+            content.listed.pop(pin.server, None)
+
+    def _read(self) -> _Content:
+        return self._kept if self.path is None else _read_file(self.path)
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[dict[str, Pin]]:
-        """Yield the pins, to be changed in place, and save the changes. Other processes wait meanwhile."""
+    def _changing(self) -> Iterator[_Content]:
+        """Yield the content, to be changed in place, and save the changes. Other processes wait meanwhile."""
         if self.path is None:
             yield self._kept
             return
-        with change_file(self.path, _read_file, _write_pins) as pins:
-            yield pins
+        with change_file(self.path, _read_file, _write_file) as content:
+            yield content
 
 
 def approve_pin(path: str | os.PathLike[str], key: str, *, digest: str | None = None) -> Pin:
@@ -267,12 +315,16 @@ def _find(pins: dict[str, Pin], key: str) -> Pin:
 # ---- the file ------------------------------------------------------------------------------------------------------
 
 
-def _read_file(path: Path) -> dict[str, Pin]:
+def _identity(server: Server) -> str:
+    return hashlib.sha256(msgspec.json.encode(server.identity())).hexdigest()
+
+
+def _read_file(path: Path) -> _Content:
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
     except FileNotFoundError:
-        return {}
+        return _Content({}, {})
     except OSError as problem:
         raise ConfigError(f"cannot read {path}: {problem.strerror}", hint="check its permissions") from None
     try:
@@ -281,7 +333,7 @@ def _read_file(path: Path) -> dict[str, Pin]:
         raise _damaged(path, str(problem)) from None
     if found is None or found.version != _VERSION:
         raise _damaged(path, "too large" if found is None else f"version {found.version} is unknown")
-    return {pin.key: pin for pin in found.pins}
+    return _Content({pin.key: pin for pin in found.pins}, dict(found.listed))
 
 
 def _damaged(path: Path, why: str) -> ConfigError:
@@ -292,5 +344,6 @@ def _damaged(path: Path, why: str) -> ConfigError:
     )
 
 
-def _write_pins(pins: dict[str, Pin]) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(_File(_VERSION, [pins[key] for key in sorted(pins)])))
+def _write_file(content: _Content) -> bytes:
+    pins, listed = content.pins, dict(sorted(content.listed.items()))
+    return msgspec.json.format(msgspec.json.encode(_File(_VERSION, [pins[key] for key in sorted(pins)], listed)))

@@ -74,6 +74,9 @@ def clean_line(text: object, limit: int = 300) -> str:
 # The errors of this package.
 
 METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+PAGE_NEEDED = -32042
+"""A request needs a page that the user opens first."""
 UNSUPPORTED_VERSION = -32022
 
 
@@ -86,7 +89,14 @@ class ServerLost(ServerFault):
 
 
 class SessionGone(ServerFault):
-    """The server dropped the session. The request did not run, and a new session can be opened."""
+    """The server does not know the session. The request did not run, and a new session can be opened.
+
+    Without `is_certain` the server only rejected the request before it read it, which may have another reason.
+    """
+
+    def __init__(self, message: str, *, is_certain: bool = True) -> None:
+        super().__init__(message)
+        self.is_certain = is_certain
 
 
 class RequestNotSent(ServerFault):
@@ -131,10 +141,14 @@ class Limits(Struct, frozen=True):
     """Of one server."""
     pages: int = 50
     """Of its list of tools."""
+    list_seconds: float = 86_400.0
+    """How long a saved list of tools is used, if a server starts only when it is needed."""
     schema_bytes: int = 64 * 1024
     schema_depth: int = 32
     description_characters: int = 4000
     result_parts: int = 200
+    questions: int = 10
+    """Of a server to the user, during one call."""
     restart_delays: tuple[float, ...] = (0.0, 0.5, 2.0)
     """Seconds before each restart of a server that ended or violated the protocol; after the last one it stays down."""
     calls_to_recover: int = 20
@@ -215,14 +229,11 @@ def result_of(message: JsonObject) -> JsonObject:
     raise ErrorReply(code if isinstance(code, int) else 0, clean_line(error.get("message")), error.get("data"))
 
 
-def reply_to(message: JsonObject) -> JsonObject:
-    """Return the answer to a request of the server: this client offers no model, no files and no user."""
-    head: JsonObject = {"jsonrpc": "2.0", "id": message["id"]}
-    if message["method"] == "ping":
-        return {**head, "result": {}}
-    if message["method"] == "roots/list":
-        return {**head, "result": {"roots": []}}
-    return {**head, "error": {"code": METHOD_NOT_FOUND, "message": "this client does not support it"}}
+def reply(identity: Any, result: JsonObject | ErrorReply) -> JsonObject:
+    """Return the answer to a request of the server."""
+    if isinstance(result, ErrorReply):
+        return {"jsonrpc": "2.0", "id": identity, "error": {"code": result.code, "message": str(result)}}
+    return {"jsonrpc": "2.0", "id": identity, "result": result}
 
 
 # --------------------------------------------------------------------------------------------------------------------

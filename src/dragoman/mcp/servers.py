@@ -21,13 +21,24 @@ from dragoman.toolset import fold
 
 _is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}").fullmatch
 _variable = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
-_KEYS = ("command", "args", "environment", "env", "cwd", "url", "headers", "type", "transport", "disabled", "enabled")
+_KEYS = (
+    *("command", "args", "environment", "env", "cwd", "url", "headers", "oauth", "type", "transport"),
+    *("disabled", "enabled"),
+)
+_OAUTH_KEYS = ("client_id", "client_secret", "scopes", "port")
 # Keys of other programs in the same file; they do not describe how to reach a server, and dragoman ignores them.
 _FOREIGN = frozenset({"description", "timeout", "autoApprove", "alwaysAllow", "icon", "gallery", "version"})
 _OURS = frozenset(
     {"accept", "content-type", "content-length", "host", "connection", "transfer-encoding", "last-event-id"}
 )
 _HTTP_KINDS = frozenset({"http", "streamable-http", "streamable_http", "streamableHttp"})
+
+
+OLD_TRANSPORT = "the old transport HTTP+SSE (`sse`) is not supported"
+OLD_TRANSPORT_HINT = (
+    "use the newer URL of the server, which often ends in /mcp instead of /sse, or a bridge: "
+    'command = ["npx", "mcp-remote", "URL"]'
+)
 
 
 class StdioServer(Struct, frozen=True):
@@ -52,6 +63,21 @@ class StdioServer(Struct, frozen=True):
         return f"StdioServer({self.name!r}, {self.command[:1]!r} + {len(self.command) - 1} more, variables: {names})"
 
 
+class OAuth(Struct, frozen=True):
+    """How to log in at a server, where the server does not say enough itself. All of it is optional."""
+
+    client_id: str = ""
+    """The id of a client that is registered already; without one, dragoman registers itself."""
+    client_secret: str = ""
+    scopes: tuple[str, ...] = ()
+    """The scopes to ask for, instead of those that the server names."""
+    port: int = 0
+    """The port of the loopback address, if the client was registered with one; 0 chooses a free one."""
+
+    def __repr__(self) -> str:
+        return f"OAuth({self.client_id!r}, scopes={self.scopes!r})"
+
+
 class HttpServer(Struct, frozen=True):
     """A server at a URL, with streamable HTTP."""
 
@@ -59,12 +85,19 @@ class HttpServer(Struct, frozen=True):
     url: str
     headers: dict[str, str] = field(default_factory=dict)
     """Sent with every request; their values count as secrets."""
+    oauth: OAuth = OAuth()
+    """Used if the server asks for a login, and `headers` has no `Authorization`."""
+
+    @property
+    def may_log_in(self) -> bool:
+        """Whether a login is possible: a row with its own `Authorization` uses that."""
+        return not any(name.lower() == "authorization" for name in self.headers)
 
     def identity(self) -> list[str]:
         return ["http", self.url]
 
     def secrets(self) -> list[str]:
-        found = _secrets(self.headers)
+        found = [*_secrets(self.headers), *filter(None, [self.oauth.client_secret])]
         # In `Bearer x` the second word is the secret, and may appear alone.
         return [*found, *(value.split(" ", 1)[1] for value in found if " " in value)]
 
@@ -135,12 +168,13 @@ def why_unsafe(server: HttpServer) -> str:
     ours = next((name for name in server.headers if name.lower() in _OURS or name.lower().startswith("mcp-")), None)
     if ours is not None:
         return f"the header {ours!r} is set by the protocol"
-    if parts.scheme == "https" or _is_loopback(host):
+    if parts.scheme == "https" or is_loopback(host):
         return ""
     return f"{shown_address(server.url)} is not encrypted, and is not on this machine; use https://"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
     try:
         return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -173,10 +207,7 @@ def _read_row(name: Any, row: Any, variables: Mapping[str, str]) -> Server:
             )
     kind = row.get("type", row.get("transport"))
     if kind == "sse":
-        raise ConfigError(
-            f"{place}: the transport `sse` was replaced by streamable HTTP",
-            hint='use its newer URL, with type "http"',
-        )
+        raise ConfigError(f"{place}: {OLD_TRANSPORT}", hint=OLD_TRANSPORT_HINT)
     if kind not in (None, "stdio") and kind not in _HTTP_KINDS:
         raise ConfigError(f"{place}: unknown transport {kind!r}", hint='known are "stdio" and "http"')
     if ("command" in row) == ("url" in row):
@@ -204,12 +235,28 @@ def _read_stdio(name: str, row: Mapping[str, Any], place: str, variables: Mappin
 def _read_http(name: str, row: Mapping[str, Any], place: str, variables: Mapping[str, str]) -> HttpServer:
     if not isinstance(row["url"], str):
         raise ConfigError(f"{place}: `url` is not a URL", hint='url = "https://example.org/mcp"')
-    server = HttpServer(name, row["url"], _read_values(row.get("headers", {}), f"{place}: `headers`", variables))
+    headers = _read_values(row.get("headers", {}), f"{place}: `headers`", variables)
+    server = HttpServer(name, row["url"], headers, _read_oauth(row.get("oauth", {}), f"{place}: `oauth`", variables))
     if why := why_unsafe(server):
         raise ConfigError(
             f"{place}: {why}", hint='url = "https://..."; only a server on this machine may be used without TLS'
         )
     return server
+
+
+def _read_oauth(found: Any, place: str, variables: Mapping[str, str]) -> OAuth:
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{place} is not a table", hint='oauth = { scopes = ["read"] }')
+    unknown = next((key for key in found if key not in _OAUTH_KEYS), None)
+    if unknown is not None:
+        raise ConfigError(f"{place}: unknown key {unknown!r}"[:200], hint="known are " + ", ".join(_OAUTH_KEYS))
+    texts = _read_values({key: found[key] for key in _OAUTH_KEYS[:2] if key in found}, place, variables)
+    scopes, port = found.get("scopes", []), found.get("port", 0)
+    if not isinstance(scopes, list | tuple) or not all(isinstance(each, str) for each in scopes):
+        raise ConfigError(f"{place}: `scopes` is not a list of texts", hint='scopes = ["read"]')
+    if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port < 65536:
+        raise ConfigError(f"{place}: `port` is not a port", hint="port = 8400; leave it out to use any free one")
+    return OAuth(**texts, scopes=tuple(scopes), port=port)
 
 
 def _read_values(found: Any, place: str, variables: Mapping[str, str]) -> dict[str, str]:

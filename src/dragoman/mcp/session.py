@@ -1,36 +1,30 @@
-"""A session with one server: protocol version, requests and answers, restarts."""
+"""A session with one server: protocol version, requests and answers, messages that the server initiates."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from dragoman import __version__
-from dragoman.errors import ConfigError
-from dragoman.logs import get_log
 from dragoman.mcp import protocol
-from dragoman.mcp.definitions import Definition, Pin, Pins, read_definitions, write_headers, write_value
+from dragoman.mcp.definitions import write_value
+from dragoman.mcp.elicitation import CANCEL, Ask, Elicitation
 from dragoman.mcp.protocol import (
+    METHOD_NOT_FOUND,
+    PAGE_NEEDED,
     UNSUPPORTED_VERSION,
     Channel,
     ErrorReply,
     Limits,
-    Receive,
-    RequestNotSent,
     RequestTimeout,
     ServerFault,
     ServerLost,
-    SessionGone,
     clean_line,
 )
-from dragoman.mcp.servers import Server
 from dragoman.types import JsonObject
 
-# --------------------------------------------------------------------------------------------------------------------
-# A session with one server: the protocol version, requests and answers, and messages that the server initiates.
-#
 # Since 2026-07-28 there is no handshake: every request names its protocol version. dragoman tries that first
 # (`server/discover`). If a server does not answer, dragoman uses the older handshake (`initialize`).
 
@@ -39,6 +33,11 @@ STATELESS = ("2026-07-28",)
 HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Protocol versions with a handshake, the newest first."""
 _CLIENT = {"name": "dragoman", "version": __version__}
+_CAPABILITIES: JsonObject = {"elicitation": {"form": {}, "url": {}}}
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Requests whose object is repeated in the header `Mcp-Name`, with its parameter."""
+_ROUNDS = 10
+_SHORT_PAUSE = 0.05
 _MOST_PROGRESS = 100
 _LISTENS = 5
 _PAUSE = 0.5
@@ -50,9 +49,11 @@ Progress = Callable[[str, float | None], None]
 class Session:
     """One session. `changed` is called when the server reports that its tools changed."""
 
-    def __init__(self, limits: Limits, changed: Callable[[], None]) -> None:
+    def __init__(self, limits: Limits, changed: Callable[[], None], elicitation: Elicitation) -> None:
         self._limits = limits
         self._changed = changed
+        self._elicitation = elicitation
+        self._asks: dict[int, _Questions] = {}
         self._channel: Channel | None = None
         self._last = 0
         self._progress: dict[int, tuple[Progress, int]] = {}
@@ -93,6 +94,7 @@ class Session:
                 raise
 
     async def close(self) -> None:
+        self._asks.clear()
         tasks = [*self._farewells, *([self._listening] if self._listening is not None else [])]
         for task in tasks:
             task.cancel()
@@ -105,9 +107,9 @@ class Session:
 
     def receive(self, message: JsonObject) -> JsonObject | None:
         """Handle a message that the server initiates."""
-        if "id" in message:
-            return protocol.reply_to(message)
         params = message.get("params")
+        if "id" in message:
+            return self._take_request(message["id"], message["method"], params)
         if message["method"] == "notifications/tools/list_changed":
             self._changed()
         elif message["method"] == "notifications/progress" and isinstance(params, dict):
@@ -138,7 +140,7 @@ class Session:
         return True
 
     async def _greet(self) -> None:
-        asked = {"protocolVersion": HANDSHAKE[0], "capabilities": {}, "clientInfo": _CLIENT}
+        asked = {"protocolVersion": HANDSHAKE[0], "capabilities": _CAPABILITIES, "clientInfo": _CLIENT}
         found = await self.request("initialize", asked, seconds=self._limits.start_seconds, is_probe=True)
         version = found.get("protocolVersion")
         if version not in HANDSHAKE:
@@ -163,15 +165,20 @@ class Session:
         seconds: float,
         headers: dict[str, str] | None = None,
         progress: Progress | None = None,
+        ask: Ask | None = None,
         is_probe: bool = False,
     ) -> JsonObject:
-        """Return the result of a request. Raises ServerFault. A timeout or cancellation is sent to the server."""
+        """Return the result of a request. Raises ServerFault. A timeout or cancellation is sent to the server.
+
+        `ask` answers the questions of the server to the user until the result arrives.
+        """
         self._last += 1
         identity = self._last
         meta: JsonObject = self._envelope()
         if progress is not None:
             self._progress[identity] = (progress, _MOST_PROGRESS)
             meta["progressToken"] = identity
+        questions = self._asks[identity] = _Questions(ask, self._limits.questions)
         message = protocol.request(identity, method, {**params, "_meta": meta} if meta else params)
         try:
             async with asyncio.timeout(seconds):
@@ -183,7 +190,51 @@ class Session:
             raise
         finally:
             self._progress.pop(identity, None)
+            self._asks.pop(identity, None)
+            questions.cancel()
         return protocol.result_of(answer)
+
+    async def request_with_input(self, method: str, params: JsonObject, *, ask: Ask | None, **more: Any) -> JsonObject:
+        """Like `request`, for requests that a server may answer with questions. It gets the answers in a second one."""
+        sent = params
+        left = self._limits.questions
+        for number in range(_ROUNDS):
+            result = await self._request_or_visit(method, sent, ask=ask, **more)
+            if result.get("resultType", "complete") == "complete":
+                return result
+            asked, state = result.get("inputRequests"), result.get("requestState")
+            if result["resultType"] != "input_required" or not (isinstance(asked, dict) or isinstance(state, str)):
+                raise ServerFault("the server answered with a result of an unknown kind")
+            sent = {**params, **({"requestState": state} if isinstance(state, str) else {})}
+            if isinstance(asked, dict) and asked:
+                left -= len(asked)
+                sent["inputResponses"] = {
+                    key: await self._answer(each, ask if left >= 0 else None) for key, each in asked.items()
+                }
+            else:
+                await asyncio.sleep(_SHORT_PAUSE * min(number + 1, 5))
+        raise ServerFault(f"the server asked for more input {_ROUNDS} times")
+
+    async def _answer(self, request: Any, ask: Ask | None) -> JsonObject:
+        if not isinstance(request, dict):
+            raise ServerFault("the server sent a question that cannot be read")
+        try:
+            return await self._elicitation.answer(request.get("method"), request.get("params"), ask)
+        except ErrorReply as refusal:
+            raise ServerFault(f"the server asked for something that is not offered: {refusal}") from None
+
+    async def _request_or_visit(self, method: str, params: JsonObject, *, ask: Ask | None, **more: Any) -> JsonObject:
+        """Send a request. If it needs pages that the user opens first, ask the user about them."""
+        try:
+            return await self.request(method, params, ask=ask, **more)
+        except ErrorReply as refusal:
+            pages = refusal.data.get("elicitations") if isinstance(refusal.data, dict) else None
+            if refusal.code != PAGE_NEEDED or not isinstance(pages, list):
+                raise
+        done = [await self._answer({"method": "elicitation/create", "params": page}, ask) for page in pages[:_ROUNDS]]
+        if all(each.get("action") == "accept" for each in done):
+            raise ServerFault("the server needs a page that the user has just opened; repeat the call when it is done")
+        raise ServerFault("the server needs a page that the user did not open")
 
     @property
     def _is_stateless(self) -> bool:
@@ -192,13 +243,13 @@ class Session:
     def _envelope(self) -> JsonObject:
         if not self._is_stateless:
             return {}
-        meta = {"protocolVersion": self.version, "clientInfo": _CLIENT, "clientCapabilities": {}}
+        meta = {"protocolVersion": self.version, "clientInfo": _CLIENT, "clientCapabilities": _CAPABILITIES}
         return {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()}
 
     def _headers(self, method: str, params: JsonObject, more: dict[str, str] | None) -> dict[str, str]:
         if not (self._is_stateless and self.channel.needs_headers):
             return {}
-        named = {"Mcp-Name": write_value(str(params["name"]))} if method == "tools/call" else {}
+        named = {"Mcp-Name": write_value(str(params[_NAMED[method]]))} if method in _NAMED else {}
         return {"MCP-Protocol-Version": self.version, "Mcp-Method": method, **named, **(more or {})}
 
     def _give_up(self, identity: int, is_probe: bool) -> None:
@@ -220,6 +271,30 @@ class Session:
 
     # ---- messages of the server ------------------------------------------------------------------------------------
 
+    def _take_request(self, identity: Any, method: str, params: Any) -> JsonObject | None:
+        """Answer a request of the server: it gets no model and no files, and the user only during a call."""
+        if method == "ping":
+            return protocol.reply(identity, {})
+        if method == "roots/list":
+            return protocol.reply(identity, {"roots": []})
+        if method != "elicitation/create":
+            return protocol.reply(identity, ErrorReply(METHOD_NOT_FOUND, "this client does not support it"))
+        # The request does not say which call it belongs to. The newest one that has a user is the best guess.
+        asks = [each for each in self._asks.values() if each.ask is not None and each.left > 0]
+        if not asks:
+            return protocol.reply(identity, CANCEL)
+        asks[-1].begin(self._answer_later(identity, params, asks[-1].ask))
+        return None
+
+    async def _answer_later(self, identity: Any, params: Any, ask: Ask | None) -> None:
+        try:
+            result: JsonObject | ErrorReply = await self._elicitation.answer("elicitation/create", params, ask)
+        except ErrorReply as refusal:
+            result = refusal
+        except Exception:  # The function that asks is the caller's code.
+            result = CANCEL
+        await protocol.tell_quietly(self.channel, protocol.reply(identity, result))
+
     def listen(self) -> None:
         """Start to receive notifications of changes. Not all older servers announce them, so this listens to all."""
         tools = self.capabilities.get("tools")
@@ -240,6 +315,23 @@ class Session:
                     await self.channel.listen({})
 
 
+class _Questions:
+    """The questions of a server during one request."""
+
+    def __init__(self, ask: Ask | None, left: int) -> None:
+        self.ask = ask
+        self.left = left
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self.left -= 1
+        protocol.do_beside(self._tasks, work)
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
 def _forgive(task: asyncio.Task[None]) -> None:
     """Ignore a server without notifications: its tools are listed again at the next start."""
     if not task.cancelled():
@@ -257,243 +349,3 @@ def _fraction(done: Any, total: Any) -> float | None:
     if isinstance(done, int | float) and isinstance(total, int | float) and total > 0:
         return min(1.0, max(0.0, done / total))
     return None
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# One server, which is kept running while its tools are in use.
-#
-# The next call restarts a server that ended or violated the protocol, a few times. Its tools are listed again each
-# time, and whenever it reports a change: a tool with another definition is disabled.
-
-APPROVE = "approve it with `dragoman approvals mcp approve {key}`, then start again"
-_MOST_PROBLEMS = 50
-_MOST_CHECKS = 50
-_HIDDEN = "[redacted]"
-_log = get_log("mcp")
-
-
-class Connection:
-    """A server with its tools. All its code runs on one event loop."""
-
-    def __init__(self, server: Server, limits: Limits, pins: Pins, make: Callable[[Receive], Channel]) -> None:
-        self.server = server
-        self.definitions: list[Definition] = []
-        """The tools at the time of the first connection; they never change."""
-        self.pins: dict[str, Pin] = {}
-        self.version = ""
-        self._limits = limits
-        self._store = pins
-        self._make = make
-        self._problems: dict[str, None] = {}
-        self._off: dict[str, str] = {}
-        self._session: Session | None = None
-        self._lock = asyncio.Lock()
-        self._restarts = 0
-        self._answers = 0
-        self._checking: asyncio.Task[None] | None = None
-        self._check_again = False
-        self._checks = 0
-        self._is_listed = False
-        self._closings: set[asyncio.Task[None]] = set()
-        self._is_closed = False
-
-    @property
-    def problems(self) -> list[str]:
-        return list(self._problems)
-
-    async def open(self) -> None:
-        """Connect for the first time. An error affects only this server."""
-        try:
-            async with asyncio.timeout(self._limits.start_seconds):
-                self._session = await self._start()
-        except TimeoutError:
-            self._tell(f"did not start within {self._limits.start_seconds:g} seconds")
-        except ServerFault as fault:
-            self._tell(f"cannot be used: {fault}")
-        except Exception as problem:  # An unexpected message must not affect the other servers.
-            self._tell(f"cannot be used: {type(problem).__name__}: {problem}")
-
-    async def call(
-        self, definition: Definition, arguments: JsonObject, seconds: float, progress: Progress
-    ) -> JsonObject:
-        """Return the unchanged result of a call. Raises ServerFault."""
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._call(definition, arguments, seconds, progress)
-        except TimeoutError:
-            raise RequestTimeout(f"the server did not answer within {seconds:g} seconds") from None
-        except ServerFault as fault:
-            fault.args = (self._hide(str(fault)),)
-            raise
-
-    async def close(self) -> None:
-        self._is_closed = True
-        if self._checking is not None:
-            self._checking.cancel()
-        session, self._session = self._session, None
-        if session is not None:
-            self._part_from(session)
-        await asyncio.gather(*self._closings, return_exceptions=True)
-
-    # ---- calls -----------------------------------------------------------------------------------------------------
-
-    async def _call(
-        self, definition: Definition, arguments: JsonObject, seconds: float, progress: Progress
-    ) -> JsonObject:
-        try:
-            session = await self._ready()
-        except ServerFault as fault:
-            raise RequestNotSent(str(fault)) from None
-        if self._checking is not None:
-            await asyncio.wait((self._checking,))
-        self._require(definition)
-        params = {"name": definition.name, "arguments": arguments}
-        headers = write_headers(definition.headers, arguments)
-        try:
-            result = await session.request("tools/call", params, seconds=seconds, headers=headers, progress=progress)
-        except SessionGone:
-            session = await self._renew(session)
-            self._require(definition)
-            result = await session.request("tools/call", params, seconds=seconds, headers=headers, progress=progress)
-        self._answers += 1
-        if self._answers >= self._limits.calls_to_recover:
-            self._restarts = 0
-        return result
-
-    def _require(self, definition: Definition) -> None:
-        if definition.name in self._off:
-            raise RequestNotSent(self._off[definition.name])
-
-    async def _ready(self) -> Session:
-        """Return the session. Open a new one if the server ended."""
-        async with self._lock:
-            session = self._session
-            if self._is_closed:
-                raise ServerFault("the connection to the server was closed")
-            if session is not None and not session.channel.is_lost:
-                return session
-            if session is not None:
-                self._session = None
-                self._tell("ended, or violated the protocol", session)
-                self._part_from(session)
-            delays = self._limits.restart_delays
-            if self._restarts >= len(delays):
-                raise ServerFault(f"the server failed {len(delays) + 1} times, and is not restarted")
-            delay = delays[self._restarts]
-            self._restarts += 1
-            self._answers = 0
-            await asyncio.sleep(delay)
-            self._session = await self._start()
-            return self._session
-
-    async def _renew(self, session: Session) -> Session:
-        async with self._lock:
-            if self._session is session:
-                self._session = None
-                self._part_from(session)
-            if self._session is None:
-                self._session = await self._start()
-            return self._session
-
-    def _part_from(self, session: Session) -> None:
-        """Close a session in the background: a server may be slow to end."""
-        protocol.do_beside(self._closings, session.close())
-
-    # ---- starting and listing --------------------------------------------------------------------------------------
-
-    async def _start(self) -> Session:
-        session = Session(self._limits, self._see_change)
-        try:
-            await session.open(lambda: self._make(session.receive))
-            await self._check(session)
-        except BaseException as problem:
-            if isinstance(problem, ServerFault):
-                self._tell("", session)
-            self._part_from(session)
-            raise
-        session.listen()
-        self.version = session.version
-        _log.info("%s: connected, protocol %s, %d tools", self.server.name, self.version, len(self.definitions))
-        return session
-
-    async def _check(self, session: Session) -> None:
-        """List the tools, and compare them with their pins and with the first list."""
-        listed = await self._list(session)
-        found, problems = read_definitions(self.server, listed, self._limits)
-        for problem in problems:
-            self._note(problem)
-        try:
-            pins = await asyncio.to_thread(self._store.see, found)
-        except ConfigError as problem:
-            raise ServerFault(str(problem)) from None
-        if not self._is_listed:
-            self.definitions, self.pins, self._is_listed = found, pins, True
-        now = {each.name: each for each in found}
-        self._off.clear()
-        for definition in self.definitions:
-            if why := self._why_off(definition, now.pop(definition.name, None), pins.get(definition.key)):
-                self._off[definition.name] = why
-                self._note(f"{self.server.name}: the tool {definition.name!r} is disabled: {why}")
-        for name in now:
-            self._note(f"{self.server.name}: the tool {name!r} is new, and is available after a restart")
-
-    @staticmethod
-    def _why_off(held: Definition, now: Definition | None, pin: Pin | None) -> str:
-        if now is None or pin is None:
-            return "the server no longer offers it"
-        if pin.state == "changed" or now.digest != held.digest:
-            return "its definition has changed since it was first seen or approved; " + APPROVE.format(key=held.key)
-        return ""
-
-    async def _list(self, session: Session) -> list[Any]:
-        listed: list[Any] = []
-        cursor: Any = None
-        if "tools" not in session.capabilities:
-            return listed
-        for _ in range(self._limits.pages):
-            params = {} if cursor is None else {"cursor": cursor}
-            page = await session.request("tools/list", params, seconds=self._limits.start_seconds)
-            tools = page.get("tools")
-            if not isinstance(tools, list):
-                raise ServerFault("its list of tools is not a list")
-            listed += tools
-            cursor = page.get("nextCursor")
-            if not isinstance(cursor, str) or len(listed) > self._limits.tools:
-                return listed
-        self._note(f"{self.server.name}: its list of tools does not end; the first part is used")
-        return listed
-
-    def _see_change(self) -> None:
-        """Handle a notification that the tools changed; there may be any number of them."""
-        self._check_again = True
-        if self._checking is None and self._session is not None and self._checks < _MOST_CHECKS:
-            self._checking = asyncio.get_running_loop().create_task(self._check_changes())
-
-    async def _check_changes(self) -> None:
-        try:
-            while self._check_again and self._session is not None and self._checks < _MOST_CHECKS:
-                self._check_again = False
-                self._checks += 1
-                with contextlib.suppress(ServerFault):
-                    await self._check(self._session)
-        finally:
-            self._checking = None
-
-    # ---- problems --------------------------------------------------------------------------------------------------
-
-    def _tell(self, what: str, session: Session | None = None) -> None:
-        if what:
-            self._note(f"{self.server.name}: {what}")
-        if session is not None and (said := session.diagnosis()):
-            self._note(f"{self.server.name} wrote: {said}")
-
-    def _note(self, problem: str) -> None:
-        shown = self._hide(clean_line(problem, 1500))
-        if len(self._problems) < _MOST_PROBLEMS and shown not in self._problems:
-            self._problems[shown] = None
-            _log.warning("%s", shown)
-
-    def _hide(self, text: str) -> str:
-        for secret in self.server.secrets():
-            text = text.replace(secret, _HIDDEN)
-        return text

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import binascii
 import contextlib
 import hashlib
+import inspect
 import os
 import re
 import time
-from base64 import b64decode
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-import msgspec
-
-from dragoman.client.portal import Portal
+from dragoman.client.portal import Portal, blocking
+from dragoman.errors import ConfigError, DragomanError, did_you_mean
+from dragoman.mcp.connection import Connection, Setup
+from dragoman.mcp.content import (
+    Part,
+    Resource,
+    ServerPrompt,
+    read_contents,
+    read_messages,
+    read_prompts,
+    read_resources,
+    read_result,
+)
 from dragoman.mcp.definitions import Definition, Pin, Pins
-from dragoman.mcp.protocol import Channel, ErrorReply, Limits, Receive, RequestNotSent, ServerFault, clean_line
-from dragoman.mcp.servers import HttpServer, Server, check_servers
-from dragoman.mcp.session import Connection
+from dragoman.mcp.elicitation import Ask
+from dragoman.mcp.login import BrowserLogin
+from dragoman.mcp.protocol import ErrorReply, Limits, RequestNotSent, ServerFault
+from dragoman.mcp.servers import Server, check_servers
+from dragoman.mcp.tokens import TokenStore
 from dragoman.tools import Error, ToolContext, tool_from_schema
-from dragoman.tools.json_values import whole
 from dragoman.toolset import fold
-from dragoman.types import File, Image, JsonObject, Text, Tool, ToolResult
+from dragoman.types import JsonObject, Message, Tool, ToolResult
 
 # --------------------------------------------------------------------------------------------------------------------
 # The names of tools for the model: `mcp__SERVER__TOOL`, always unique.
@@ -61,79 +71,6 @@ def _hashed_name(name: str, server: str, tool: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Conversion of a result. Every part of it is shown in some form.
-
-Part = Text | Image | File
-_is_media_type = re.compile(r"[a-z]+/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}").fullmatch
-
-
-def read_result(result: JsonObject, limits: Limits) -> ToolResult:
-    """Convert the result of a call: `content` is for the model, `structuredContent` is data for the caller."""
-    if result.get("resultType", "complete") != "complete":
-        raise ServerFault("the server requests input from a user, which this client does not support")
-    content = result.get("content")
-    blocks = content if isinstance(content, list) else []
-    parts = [_part_of(block) for block in blocks[: limits.result_parts]]
-    if len(blocks) > limits.result_parts:
-        parts.append(Text(f"[{len(blocks) - limits.result_parts} more parts left out]"))
-    data = result.get("structuredContent")
-    if not parts and data is not None:
-        parts.append(Text(msgspec.json.encode(data).decode()))
-    texts = [part.text for part in parts if isinstance(part, Text)]
-    shown = "\n".join(texts) if len(texts) == len(parts) else parts
-    return ToolResult("", content=shown, is_error=result.get("isError") is True, data=data)
-
-
-def _part_of(block: Any) -> Part:
-    if not isinstance(block, dict):
-        return Text("[a part that is no object, left out]")
-    match block:
-        case {"type": "text", "text": str(text)}:
-            return Text(whole(text))
-        case {"type": "image" | "audio" as kind}:
-            return _media(kind, block.get("data"), block.get("mimeType"))
-        case {"type": "resource_link"}:
-            # A link is shown and not followed: the server chose the URL.
-            words = [clean_line(block.get(key), 200) for key in ("name", "uri", "mimeType", "description")]
-            return Text(f"[link to a resource: {', '.join(filter(None, words))}]")
-        case {"type": "resource", "resource": dict(resource)}:
-            return _resource(resource)
-    return Text(f"[a part of the unknown kind {clean_line(block.get('type'), 40)!r}, left out]")
-
-
-def _media(kind: str, data: Any, media_type: Any) -> Part:
-    if not _is_base64(data) or not _is_type(media_type, kind):
-        return Text(f"[an {kind} that cannot be read, left out]")
-    if kind == "image":
-        return Image(data=data, media_type=media_type)
-    return File(f"audio.{media_type.partition('/')[2]}", data, media_type=media_type)
-
-
-def _resource(resource: JsonObject) -> Part:
-    text, blob, media_type = resource.get("text"), resource.get("blob"), resource.get("mimeType")
-    name = clean_line(resource.get("uri"), 200) or "resource"
-    if isinstance(text, str):
-        return Text(whole(text))
-    if not _is_base64(blob):
-        return Text(f"[the resource {name} cannot be read, left out]")
-    if _is_type(media_type, "image"):
-        return Image(data=blob, media_type=media_type)
-    is_known = isinstance(media_type, str) and _is_media_type(media_type) is not None
-    return File(name, blob, media_type=media_type if is_known else None)
-
-
-def _is_base64(data: Any) -> bool:
-    try:
-        return isinstance(data, str) and bool(b64decode(data, validate=True))
-    except (binascii.Error, ValueError):
-        return False
-
-
-def _is_type(media_type: Any, kind: str) -> bool:
-    return isinstance(media_type, str) and media_type.startswith(f"{kind}/") and _is_media_type(media_type) is not None
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # The tools of several servers, for any number of agents, in any thread and event loop.
 #
 # One background thread of the process communicates with all servers. A call in any thread waits for it, and a
@@ -142,22 +79,52 @@ def _is_type(media_type: Any, kind: str) -> bool:
 T = TypeVar("T")
 _UNKNOWN = " It is not known whether the call was carried out."
 _portal = Portal()
+_is_unusable = re.compile(r"[^:]+: (?:cannot be used|did not start)").match
+
+
+class MCPError(DragomanError):
+    """A server did not return a resource, a prompt or a list."""
+
+    hint = "`dragoman mcp test NAME` shows what a server offers, and its problems"
 
 
 class Toolbox:
-    """Running servers and their tools. Close it when the tools are no longer needed."""
+    """Servers and their tools. Close it when the tools are no longer needed."""
 
-    def __init__(self, connections: list[Connection], limits: Limits) -> None:
-        self._connections = connections
-        self._limits = limits
+    def __init__(self, servers: list[Server], setup: Setup) -> None:
+        check_servers(servers)
+        self._connections = [Connection(each, setup) for each in servers]
+        self._limits = setup.limits
         self._pid = os.getpid()
         self._is_closed = False
-        self._tools = self._make_tools()
+        self._is_ready = False
+        self._opening = asyncio.Lock()
+        self._made: dict[tuple[str, str], Tool] = {}
+        self._made_at = -1
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools at the time of the connection. They never change; a tool can only become disabled."""
-        return list(self._tools)
+        """The tools that the servers offered when they were last asked. The definition of a tool never changes: if its
+        server sends another one, the tool is disabled."""
+        revision = self.revision
+        if revision != self._made_at:
+            self._make_tools()
+            self._made_at = revision
+        pairs = [(each.server, each.name) for connection in self._connections for each in connection.offered]
+        return [self._made[pair] for pair in pairs if pair in self._made]
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self.tools)
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever a server lists its tools again. The next run of an agent uses the new list."""
+        return sum(connection.revision for connection in self._connections)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the tools are known. Servers that were given to an agent are asked in its first run."""
+        return self._is_ready
 
     @property
     def problems(self) -> list[str]:
@@ -180,8 +147,89 @@ class Toolbox:
         return list(dict.fromkeys(texts))
 
     def secrets(self) -> list[str]:
-        """The values of the servers' headers and variables, for redaction."""
-        return [secret for connection in self._connections for secret in connection.server.secrets()]
+        """The values of the servers' headers and variables, and the tokens of logins, for redaction."""
+        return [secret for connection in self._connections for secret in connection.secrets()]
+
+    async def aready(self) -> None:
+        """Ask the servers for their tools, all at once, unless that is done. Raises ConfigError if one cannot be used.
+
+        Only a toolbox that an agent made of servers has to be asked: `connect` returns one that is ready.
+        """
+        if self._is_ready:
+            return
+        await _bridge(self._open())
+        if problem := next((each for each in self.problems if _is_unusable(each)), None):
+            raise ConfigError(
+                f"the MCP server {problem}",
+                hint="to go on without it, connect first: tools=dragoman.mcp.connect([...]), and print its problems",
+            )
+
+    async def _open(self, lazy: Container[str] = ()) -> None:
+        async with self._opening:
+            if not self._is_ready:
+                # After the background thread has registered its own end: what is registered last is called first.
+                atexit.register(self.close)
+                await asyncio.gather(*(self._open_one(each, lazy) for each in self._connections))
+                self._is_ready = True
+
+    async def _open_one(self, connection: Connection, lazy: Container[str]) -> None:
+        if connection.server.name not in lazy or not await connection.recall():
+            await connection.open()
+
+    # ---- resources and prompts -------------------------------------------------------------------------------------
+
+    async def aresources(self, server: str | None = None) -> list[Resource]:
+        """Return the resources and the templates of all servers, or of one. Raises MCPError."""
+        found: list[Resource] = []
+        for each in self._find(server):
+            for kind in ("resources", "resourceTemplates"):
+                listed = await self._do(each, each.fetch_list(kind))
+                found += read_resources(each.server.name, listed, self._limits)
+        return found
+
+    async def aread_resource(self, server: str, uri: str, *, ask: Ask | None = None) -> list[Part]:
+        """Return the parts of a resource. They are untrusted content. Raises MCPError."""
+        (connection,) = self._find(server)
+        request = connection.request("resources/read", {"uri": uri}, self._limits.call_seconds, ask=_outside(ask))
+        return read_contents(await self._do(connection, request), self._limits)
+
+    async def aprompts(self, server: str | None = None) -> list[ServerPrompt]:
+        """Return the prompts of all servers, or of one. Raises MCPError."""
+        found: list[ServerPrompt] = []
+        for each in self._find(server):
+            found += read_prompts(each.server.name, await self._do(each, each.fetch_list("prompts")), self._limits)
+        return found
+
+    async def aget_prompt(
+        self, server: str, name: str, arguments: Mapping[str, str] | None = None, *, ask: Ask | None = None
+    ) -> list[Message]:
+        """Return the messages of a prompt, for `agent.run`. They are marked as untrusted content. Raises MCPError."""
+        (connection,) = self._find(server)
+        params = {"name": name, "arguments": dict(arguments or {})}
+        request = connection.request("prompts/get", params, self._limits.call_seconds, ask=_outside(ask))
+        return read_messages(await self._do(connection, request), self._limits)
+
+    resources = blocking(aresources, "resources", "The same as `aresources`, in blocking code.")
+    read_resource = blocking(aread_resource, "read_resource", "The same as `aread_resource`, in blocking code.")
+    prompts = blocking(aprompts, "prompts", "The same as `aprompts`, in blocking code.")
+    get_prompt = blocking(aget_prompt, "get_prompt", "The same as `aget_prompt`, in blocking code.")
+
+    def _find(self, server: str | None) -> list[Connection]:
+        known = {each.server.name: each for each in self._connections}
+        if server is None:
+            return list(known.values())
+        if server not in known:
+            raise ConfigError(f"there is no MCP server {server!r}{did_you_mean(server, known)}")
+        return [known[server]]
+
+    async def _do(self, connection: Connection, work: Coroutine[Any, Any, T]) -> T:
+        if self._pid != os.getpid() or self._is_closed:
+            work.close()
+            raise MCPError(f"the MCP server {connection.server.name!r} is no longer connected")
+        try:
+            return await _bridge(work)
+        except ServerFault as fault:
+            raise MCPError(f"the MCP server {connection.server.name!r}: {fault}") from None
 
     def close(self) -> None:
         """End all servers and connections. May be called twice."""
@@ -218,12 +266,16 @@ class Toolbox:
 
     # ---- tools -----------------------------------------------------------------------------------------------------
 
-    def _make_tools(self) -> list[Tool]:
+    def _make_tools(self) -> None:
+        """Make the tools of new definitions. Those that were made before stay, with their names."""
         pairs = [(each, definition) for each in self._connections for definition in each.definitions]
         names = wire_names((definition.server, definition.name) for _, definition in pairs)
-        return [
-            self._make_tool(each, definition, names[definition.server, definition.name]) for each, definition in pairs
-        ]
+        taken = {fold(tool.name) for tool in self._made.values()}
+        for connection, definition in pairs:
+            pair = (definition.server, definition.name)
+            if pair not in self._made:
+                name = names[pair] if fold(names[pair]) not in taken else _hashed_name(names[pair], *pair)
+                self._made[pair] = self._make_tool(connection, definition, name)
 
     def _make_tool(self, connection: Connection, definition: Definition, name: str) -> Tool:
         pin = connection.pins[definition.key]
@@ -266,9 +318,9 @@ class Toolbox:
             seconds = self._limits.call_seconds
             if context.deadline is not None:
                 seconds = max(0.0, min(seconds, context.deadline - time.monotonic()))
-            report = _from_outside(context.progress)
+            report, ask = _from_outside(context.progress), _outside(context.ask)
             try:
-                result = await _bridge(connection.call(definition, arguments, seconds, report))
+                result = await _bridge(connection.call(definition, arguments, seconds, report, ask))
                 return read_result(result, self._limits)
             except ErrorReply as refusal:
                 raise Error(f"{place} refused the call: {refusal}") from None
@@ -291,6 +343,22 @@ def _from_outside(progress: Callable[..., None]) -> Callable[[str, float | None]
     return report
 
 
+def _outside(ask: Callable[..., Any] | None) -> Ask | None:
+    """Return a function that asks the user in the loop of the caller, for the background thread."""
+    if ask is None:
+        return None
+    loop = asyncio.get_running_loop()
+
+    async def put(question: str, choices: list[str]) -> Any:
+        given = ask(question, choices)
+        return await given if inspect.isawaitable(given) else given
+
+    async def ask_there(question: str, choices: list[str]) -> Any:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(put(question, choices), loop))
+
+    return ask_there
+
+
 async def _bridge(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the background thread, and wait for it; a cancellation is passed on."""
     try:
@@ -304,61 +372,59 @@ async def _bridge(work: Coroutine[Any, Any, T]) -> T:
 # ---- connecting ----------------------------------------------------------------------------------------------------
 
 
-def connect(
-    servers: Iterable[Server],
-    *,
-    pins: str | os.PathLike[str] | None = None,
-    limits: Limits | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Toolbox:
-    """Start or connect to all servers concurrently, and list their tools. Blocks; `aconnect` is for async code.
-
-    A server that does not start is listed in `problems`, and does not affect the others. `pins` is the file for the
-    definitions; without one, they are kept in memory until the toolbox is closed. Servers inherit a few variables of
-    `environment`, by default that of this process. Raises ConfigError for invalid rows and for an unreadable file of
-    pins.
-    """
-    return _portal.run(_open(list(servers), pins, limits or Limits(), environment))
-
-
 async def aconnect(
     servers: Iterable[Server],
     *,
     pins: str | os.PathLike[str] | None = None,
     limits: Limits | None = None,
     environment: Mapping[str, str] | None = None,
+    tokens: str | os.PathLike[str] | None = None,
+    login: BrowserLogin | None = None,
+    lazy: bool | Iterable[str] = False,
 ) -> Toolbox:
     """Like `connect`, for async code."""
-    return await _bridge(_open(list(servers), pins, limits or Limits(), environment))
-
-
-async def _open(
-    servers: list[Server], path: str | os.PathLike[str] | None, limits: Limits, environment: Mapping[str, str] | None
-) -> Toolbox:
-    check_servers(servers)
-    pins = Pins(path)
-    await asyncio.to_thread(pins.read)
-    inherited = dict(os.environ if environment is None else environment)
-    connections = [Connection(each, limits, pins, _channels_of(each, limits, inherited)) for each in servers]
+    made = unopened(servers, pins=pins, limits=limits, environment=environment, tokens=tokens, login=login)
+    names = frozenset(each.server.name for each in made._connections) if lazy is True else frozenset(lazy or ())
     try:
-        await asyncio.gather(*(connection.open() for connection in connections))
-        toolbox = Toolbox(connections, limits)
+        await _bridge(_ask(made, names))
     except BaseException:
-        await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
+        await made.aclose()
         raise
-    atexit.register(toolbox.close)
-    return toolbox
+    return made
 
 
-def _channels_of(server: Server, limits: Limits, inherited: Mapping[str, str]) -> Callable[[Receive], Channel]:
-    def make(receive: Receive) -> Channel:
-        # Imported late, because most toolboxes need only one of the two.
-        if isinstance(server, HttpServer):
-            from dragoman.mcp.http import HttpChannel
+async def _ask(toolbox: Toolbox, lazy: Container[str]) -> None:
+    await toolbox._open(lazy)
 
-            return HttpChannel(server, limits, receive)
-        from dragoman.mcp.stdio import StdioChannel
 
-        return StdioChannel(server, limits, receive, inherited)
+connect = blocking(
+    aconnect,
+    "connect",
+    """Start or connect to all servers concurrently, and list their tools. Blocks; `aconnect` is for async code.
 
-    return make
+    A server that does not start is listed in `problems`, and does not affect the others. `pins` is the file for the
+    definitions; without one, they are kept in memory until the toolbox is closed. Servers inherit a few variables of
+    `environment`, by default that of this process. Raises ConfigError for invalid rows and for an unreadable file of
+    pins.
+
+    `tokens` is the file for the tokens of logins, which only its owner can read. A server that needs a login is a
+    problem, unless there are tokens for it or `login` confirms it. The servers that `lazy` names (True: all of them)
+    start with the first call, if their tools are in the file of pins and not older than a day.
+    """,
+)
+
+
+def unopened(
+    servers: Iterable[Server],
+    *,
+    pins: str | os.PathLike[str] | None = None,
+    limits: Limits | None = None,
+    environment: Mapping[str, str] | None = None,
+    tokens: str | os.PathLike[str] | None = None,
+    login: BrowserLogin | None = None,
+) -> Toolbox:
+    """Return a toolbox whose servers have not been started. `aready` does that."""
+    store = Pins(pins)
+    store.read()
+    inherited = dict(os.environ if environment is None else environment)
+    return Toolbox(list(servers), Setup(limits or Limits(), store, TokenStore(tokens), inherited, login))

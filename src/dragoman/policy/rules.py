@@ -103,7 +103,7 @@ MCP = "mcp:"
 LONGEST = 2_000
 _EXAMPLES = "rules look like bash(git status*), write(src/**), fetch(domain:*.example.org), mcp:server/* or delete_*"
 _subject = re.compile(r"[^\s(),\x00-\x1f\x7f]+").fullmatch
-_mcp_subject = re.compile(r"mcp:[^/]+/.+").fullmatch
+_mcp_subject = re.compile(r"mcp:(?:\*|[^/]+/.+)").fullmatch
 _control = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]").search
 _domain = re.compile(r"[^\s/\\@?#:]+").fullmatch
 
@@ -173,7 +173,10 @@ def _wrong(text: str, why: str, hint: str) -> ConfigError:
 def _find_fault(subject: str, pattern: str | None) -> tuple[str, str]:
     if subject.startswith(MCP):
         if not _mcp_subject(subject):
-            return "it does not name a tool of a server", "write mcp:server/tool, or mcp:server/* for all of them"
+            return (
+                "it does not name a tool of a server",
+                "write mcp:server/tool, mcp:server/* for all of its tools, or mcp:* for all servers",
+            )
         if pattern is not None:
             return "rules for tools of a server have no brackets", f"write {subject} without brackets"
         return "", ""

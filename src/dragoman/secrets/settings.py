@@ -49,6 +49,8 @@ def _mask_server(row: Any) -> Any:
     for field, value in row.items():
         if field in _HANDED and isinstance(value, Mapping):
             masked[field] = dict.fromkeys(value, HIDDEN)
+        elif field == "oauth" and isinstance(value, Mapping):
+            masked[field] = {key: HIDDEN if "secret" in key else each for key, each in value.items()}
         elif field in ("args", "command") and isinstance(value, list | tuple):
             shown = 1 if field == "command" else 0
             masked[field] = [*value[:shown], *([HIDDEN] * (len(value) - shown))]

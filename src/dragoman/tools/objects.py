@@ -226,7 +226,7 @@ def _unpack(values: Any) -> Iterator[Any]:
         if _is_toolbox(value):
             yield from value.tools
         elif not isinstance(value, type) and hasattr(value, "identity") and hasattr(value, "secrets"):
-            hint = "connect to it first: with dragoman.mcp.connect([server]) as box: Agent(..., tools=box)"
+            hint = "give it to the agent: Agent(..., tools=[server]); or connect first: dragoman.mcp.connect([server])"
             raise InvalidTool(f"{value!r} is an MCP server, and no tool"[:200], hint=hint)
         else:
             yield value
