@@ -83,6 +83,8 @@ NOT_FOR_A_REQUEST = {
     "dragoman.sandbox.landlock",
     "dragoman.telemetry",
     "opentelemetry",
+    "prompt_toolkit",
+    "pydantic",
 }
 
 

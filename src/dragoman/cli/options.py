@@ -12,6 +12,7 @@ import typer
 from msgspec import Struct
 from typer.core import TyperCommand
 
+from dragoman.cli.app import PlainGroup, make_plain
 from dragoman.types import ModeName, SandboxName, ToolModeName, TrustName
 
 
@@ -323,6 +324,9 @@ def with_options(options: type[Struct], **helps: str) -> Callable[[Callable[...,
 class GroupedCommand(TyperCommand):
     """A command whose `--help` lists the options in groups, with the defaults of the settings."""
 
+    def get_params(self, ctx: Any) -> Any:
+        return [make_plain(each) for each in super().get_params(ctx)]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
@@ -369,7 +373,7 @@ JournalPath = Annotated[
 
 def command_group(name: str, help: str) -> typer.Typer:
     """An application with commands of its own; without one of them it prints its help."""
-    app = typer.Typer(name=name, help=help, add_completion=False, rich_markup_mode=None)
+    app = typer.Typer(name=name, cls=PlainGroup, help=help, add_completion=False, rich_markup_mode=None)
 
     @app.callback(invoke_without_command=True)
     def show_help(context: typer.Context) -> None:
