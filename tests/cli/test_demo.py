@@ -123,6 +123,19 @@ def test_the_model_answers_with_tools(dragoman, embedded_model, tmp_path: Path, 
 
 @pytest.mark.full
 @pytest.mark.xdist_group("local")
+@pytest.mark.timeout(400)
+def test_the_tool_of_the_readme_is_called(dragoman, embedded_model, tmp_path: Path, monkeypatch) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    program = readme.partition("```python\n")[2].partition("\nagent = ")[0]
+    (tmp_path / "weather.py").write_text(program, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for question in ("Is it warm in Paris?", "What is the weather in Paris?", "How is the weather in Paris today?"):
+        done = dragoman("run", question, "-m", "local", "--tools", "weather.py", "--builtin", "none", "--no-journal")
+        assert done.code == 0 and '> weather {"city": "Paris"' in done.err, done
+
+
+@pytest.mark.full
+@pytest.mark.xdist_group("local")
 def test_every_step_is_shown(dragoman, embedded_model, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = dragoman("demo")

@@ -12,6 +12,7 @@ import pytest
 from tests.cli.commands import Desk
 from tests.doctor.clinic import MODELS, Clinic, answer_well
 from tests.doctor.test_scripted_servers import (
+    SERVERS,
     ignore_the_limit,
     ignore_tool_choice,
     leave_out_the_last_frame,
@@ -219,3 +220,33 @@ def test_no_sandbox_is_said_plainly(dragoman, monkeypatch: pytest.MonkeyPatch) -
     done = dragoman("doctor", "--sandbox")
     assert done.code == 1
     assert "commands are not confined" in done.out and "it is not effective" in done.out
+
+
+def test_the_exit_code_says_whether_somebody_has_to_do_something(
+    dragoman: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All scripted servers: 1 where something is broken and has a fix, 0 where dragoman copes or nothing is wrong."""
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    assert len(SERVERS) >= 27
+    wrong = []
+    for name, (make, expected) in {"a healthy server": (Clinic, {}), **SERVERS}.items():
+        with Upstream(make()) as upstream:
+            done = dragoman("doctor", "llamacpp:scripted", "--base-url", upstream.url, "--no-save")
+        is_broken = "broken" in expected.values()
+        is_right = (done.code, "nothing is broken" in done.out, "fix:" in done.out) == (
+            int(is_broken),
+            not is_broken,
+            is_broken,
+        )
+        if not is_right or done.err:
+            wrong.append((name, expected, done))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.full
+@pytest.mark.xdist_group("local")
+@pytest.mark.timeout(600)
+def test_the_embedded_model_needs_nobody(dragoman: Any, embedded_model: str) -> None:
+    done = dragoman("doctor", "local", "--quick", "--tokens", "96", "--no-save")
+    assert done.code == 0 and "nothing is broken" in done.out and "fix:" not in done.out, done

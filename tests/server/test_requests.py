@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from tests.server.gateways import WEATHER, gateway_to, open_openai, run_gateway, settings_for
 from tests.server.test_gateway import CHAT, PATHS, send
+from tests.wire import test_media as media
 
+from dragoman import wire as wires
 from dragoman.server.router import Router
 from dragoman.server.settings import GatewaySettings, ServerSettings, parse_settings
 from dragoman.testing import Answer, Upstream, call
@@ -195,6 +197,37 @@ def test_other_choices_and_likelihoods_are_not_asked_for_and_the_report_says_so(
                 assert any(f" {name} was left out" in loss for loss in gateway.reports[0]["losses"]), gateway.reports[0]
             send(gateway, "POST", path, {**REQUEST, "n": 1, "generationConfig": {"candidateCount": 1}})
             assert not any("left out" in loss for loss in gateway.reports[0].get("losses", ()))
+
+
+MEDIA_PATHS = {
+    "openai_chat": "/v1/chat/completions",
+    "openai_responses": "/v1/responses",
+    "anthropic": "/v1/messages",
+    "gemini": "/v1beta/models/m:generateContent",
+    "ollama": "/api/chat",
+}
+
+
+def test_media_of_every_client_reach_every_endpoint_or_are_in_the_report() -> None:
+    names = ("image", "pdf", "wav", "text")
+    wrong = []
+    for wire in MEDIA_PATHS:
+        with Upstream(["Fine."], wire=wire, loop=True) as upstream, gateway_to(upstream.endpoint()) as gateway:
+            for client, path in MEDIA_PATHS.items():
+                for name in (name for name in names if name in media.CARRIED[client] | media.TEXTS):
+                    for result in (False, True):
+                        sent = wires.get(client).prepare(media.ask(client, media.PARTS[name], result=result)).body
+                        if media.arrival(media.PARTS[name], json.dumps(sent)) == "nothing":
+                            continue
+                        status, _, data = send(gateway, "POST", path, {"max_tokens": 9, **sent, "stream": False})
+                        assert status == 200, data
+                        way = media.arrival(media.PARTS[name], json.dumps(upstream.bodies[-1]))
+                        told = any("was left out: " in loss for loss in gateway.reports[0].get("losses", ()))
+                        if (way == "nothing") != told or (way == "nothing") != (
+                            name not in media.CARRIED[wire] | media.TEXTS
+                        ):
+                            wrong.append((client, wire, name, result, way, gateway.reports[0].get("losses")))
+    assert not wrong, "\n".join(map(str, wrong))
 
 
 def test_the_usage_of_a_stream_is_in_the_report_also_if_the_client_does_not_ask_for_it() -> None:

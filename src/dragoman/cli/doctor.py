@@ -152,8 +152,9 @@ class DoctorRun:
         if finding.verdict in ("handled", "broken", "absent") and finding.evidence:
             self._screen.line(indent, (finding.evidence, "dim"))
         if finding.fix:
-            is_advice = finding.verdict in ("broken", "unknown")
-            self._screen.line(indent, ("fix: ", "bold") if is_advice else ("note: ", "dim"), finding.fix)
+            # What was not found out is nobody's task, unless nothing was found out at all.
+            needs_fix = finding.verdict == "broken" or (finding.probe == "reachable" and finding.verdict != "works")
+            self._screen.line(indent, ("fix: ", "bold") if needs_fix else ("note: ", "dim"), finding.fix)
 
     def _finish(self, endpoint: Endpoint) -> int:
         report = self.report

@@ -36,7 +36,8 @@ from dragoman.server.settings import (
     as_list,
     named_endpoints,
 )
-from dragoman.types import FAILURE_CAUSES, Failure, Image, Request, ToolResult
+from dragoman.types import FAILURE_CAUSES, Failure, File, Image, Request, ToolResult
+from dragoman.wire.media import settle
 
 if TYPE_CHECKING:
     from dragoman.pipeline import Backend
@@ -447,12 +448,16 @@ def _is_long(request: Request, row: RouteSettings) -> bool:
 
 def _has_image(request: Request) -> bool:
     return any(
-        isinstance(part, Image)
-        or (isinstance(part, ToolResult) and not isinstance(part.content, str) and _holds_image(part))
+        _is_image(part) or (isinstance(part, ToolResult) and not isinstance(part.content, str) and _holds_image(part))
         for message in request.messages
         for part in message.parts
     )
 
 
 def _holds_image(result: ToolResult) -> bool:
-    return any(isinstance(part, Image) for part in result.content)
+    return any(_is_image(part) for part in result.content)
+
+
+def _is_image(part: object) -> bool:
+    """Whether a part is an image; some clients send images as files."""
+    return isinstance(part, Image) or (isinstance(part, File) and isinstance(settle(part), Image))
