@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.server import processes
@@ -339,14 +340,19 @@ def test_threat_11_secrets_are_hidden_in_the_store_the_files_and_the_copies(tmp_
         Answer(status=401, body={"error": {"message": f"wrong key {endpoint_key} and {VENDOR_KEY}"}}),
     ]
     folder = tmp_path / "record"
-    with inspecting(script, file=RecordFile(folder), key=endpoint_key) as it:
+    query_key, session = "query+key/Kq7Zm31vBn", "cookie-Wd93kfPz0Qm4"
+    with inspecting([*script, "ok"], file=RecordFile(folder), key=endpoint_key) as it:
         it.log_in()
         for _ in script:
             it.send(
                 "openai_chat",
                 f"my token={VENDOR_KEY}, mine is {client_key}",
-                headers=f"Authorization: Bearer {client_key}\r\nCookie: session={VENDOR_KEY}\r\n",
+                headers=f"Authorization: Bearer {client_key}\r\nCookie: a=b; session={session}\r\n",
             )
+        data = processes.write_request("gemini", f"{query_key} {session}", headers=f"Cookie: session={session}\r\n")
+        data = data.replace(b"?alt=sse", f"?alt=sse&key={quote(query_key, safe='')}".encode())
+        assert asyncio.run(processes.exchange(it.running.port, data)).status == 200
+        it.settle(len(script) + 1)
         shown = [encode_entry(entry).decode() for entry in it.store.list()]
         shown += [path.read_text(encoding="utf-8") for path in folder.iterdir()]
         for entry in it.store.list():
@@ -355,7 +361,7 @@ def test_threat_11_secrets_are_hidden_in_the_store_the_files_and_the_copies(tmp_
             _, text = it.post("/replay", id=entry.id, format="auto", trust="compat")
             shown.append(text)
         shown += [it.get(""), it.get("/rows"), it.get(f"/rows?q={VENDOR_KEY}")]
-        for secret in (endpoint_key, client_key, VENDOR_KEY, VENDOR_KEY[20:60], "hunter2hunter2X9"):
+        for secret in (endpoint_key, client_key, query_key, session, VENDOR_KEY, VENDOR_KEY[20:60], "hunter2hunter2X9"):
             found = [text[max(0, text.find(secret) - 60) :][:120] for text in shown if secret in text]
             # The search field repeats what was searched for.
             assert [
@@ -364,7 +370,7 @@ def test_threat_11_secrets_are_hidden_in_the_store_the_files_and_the_copies(tmp_
         letters = "".join(f'"content":"{letter}"' for letter in VENDOR_KEY[:3])
         assert not any(letters in text.replace(" ", "") for text in shown)
         assert sum("the pieces of the stream make up a secret" in text for text in shown) >= 2
-        assert len((folder / "exchanges.jsonl").read_text(encoding="utf-8").splitlines()) == len(script)
+        assert len((folder / "exchanges.jsonl").read_text(encoding="utf-8").splitlines()) == len(script) + 1
 
 
 def test_a_key_in_pieces_is_not_left_in_the_frames_of_a_stream() -> None:
@@ -377,6 +383,30 @@ def test_a_key_in_pieces_is_not_left_in_the_frames_of_a_stream() -> None:
     assert is_split_secret(sink, b"".join(json.dumps(frame).encode() + b"\n" for frame in same), "ollama")
     assert not is_split_secret(sink, sse(frames[:40]).bytes(), "openai_chat")
     assert not is_split_secret(sink, sse([{"text": "a"}, {"text": "b"}]).bytes(), "openai_chat")
+
+
+def test_large_exchanges_are_cut_and_no_half_of_a_secret_is_left() -> None:
+    """The limit may be anywhere in a secret: nothing recognises its beginning."""
+    most = 1024 * 1024
+    for shift in (0, 40, 100):
+        filling = "word " * (most // 5)
+        text = f"{filling[: most - shift - 1]} {VENDOR_KEY} end"
+        script = [
+            text,
+            sse([{"choices": [{"delta": {"content": part}}]} for part in ("x" * most, *VENDOR_KEY, " end")]),
+        ]
+        with inspecting(script) as it:
+            it.log_in()
+            it.send("openai_chat", text, stream=False)
+            first = it.last
+            it.send("openai_chat", "go", stream=True)
+            for entry in (first, it.last):
+                shown = encode_entry(entry).decode()
+                assert len(shown) < 8 * most and VENDOR_KEY[:30] not in shown, shift
+                assert entry.size == len(shown) or entry.size > 2000
+            assert first.sent.is_cut and "larger than the inspector keeps" in it.get(f"/exchanges/{first.id}/curl")
+            assert it.post("/replay", id=first.id, endpoint="e")[0] == 400
+            assert it.post("/replay", id=first.id)[0] == 200
 
 
 def test_the_output_of_a_model_is_inert_on_every_page() -> None:
@@ -400,6 +430,18 @@ def test_the_output_of_a_model_is_inert_on_every_page() -> None:
                 assert "<script>" not in markup and "<img" not in markup and "onerror=alert(2)>" not in markup
 
 
+def test_an_exchange_that_passes_through_is_recorded_without_a_change() -> None:
+    with inspecting([call("save", note="n")], profile="passthrough") as it:
+        it.log_in()
+        answer = it.send("openai_chat", stream=False)
+        entry = it.last
+        assert answer.status == 200 and entry.profile == "passthrough" and entry.turns == []
+        assert json.loads(entry.hops[0].body) == json.loads(answer.body)
+        assert [found.name for found in entry.report.calls] == ["save"] and entry.report.seconds > 0
+        assert "was not read" in it.get(f"/exchanges/{entry.id}")
+        assert it.post("/replay", id=entry.id)[0] == 400
+
+
 def test_the_store_keeps_the_last_200_exchanges_within_its_size() -> None:
     store = Store()
     for number in range(300):
@@ -407,7 +449,7 @@ def test_the_store_keeps_the_last_200_exchanges_within_its_size() -> None:
     assert len(store) == 200 and store.list()[0].number == 299 and store.find("ex_99") is None
     small = Store(most_bytes=100_000)
     for number in range(10):
-        small.put(Entry(f"ex_{number}", number, 0.0, Sent("POST", "/", body="x" * 40_000), Report(f"ex_{number}")))
+        small.put(Entry(f"ex_{number}", number, 0.0, Sent("POST", "/"), Report(f"ex_{number}"), size=40_000))
         assert small.size <= 100_000 and len(small) <= 2
     small.put(Entry("ex_9", 9, 0.0, Sent("POST", "/"), Report("ex_9")))
     assert len(small) == 2 and small.size == sum(entry.size for entry in small.list())

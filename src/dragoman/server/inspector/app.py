@@ -309,7 +309,7 @@ class InspectedGateway(Gateway):
     async def _stream(self, call: HttpCall) -> None:
         """Send each changed row as an event, until the browser leaves."""
         show, words = _read_search(call)
-        queue = self.store.subscribe()
+        queue = self.store.subscribe() if call.method == "GET" else None
         if queue is None:
             await self._deny(call, 503, "Too many pages of the inspector are open.")
             return

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Protocol
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec.structs import replace
@@ -29,12 +30,16 @@ from dragoman.secrets import HumanSink, worth_hiding
 from dragoman.secrets.exchanges import RequestRedactor
 from dragoman.secrets.fields import is_secret_header
 from dragoman.server.inspector.capture import BEYOND, MOST_OF_A_BODY, Arrival, RawHop, Recording
-from dragoman.server.inspector.store import Entry, Held, Hop, Mark, Sent, Turn
+from dragoman.server.inspector.store import Entry, Held, Hop, Mark, Sent, Turn, encode_entry
 from dragoman.types import InvalidCall, JsonObject, Provenance, Request, Tool, ToolCall
 from dragoman.wire.values import BROKEN, parse
 
 HIDDEN = "[redacted]"
 _LONGEST_PROMPT = 120
+_LONGEST_SECRET = 400
+_MOST_SHOWN = 500
+"""Calls of one reply, and tools of one request."""
+_TOO_LARGE = "[too large]"
 _LEAST_REMEMBERED = 256
 _MOST_REMEMBERED = 20_000
 _MOST_SINKS = 16
@@ -112,8 +117,8 @@ class Redactor:
         report = _clean_report(sink, recording.report)
         if not report.seconds:
             report.seconds = round(recording.seconds, 4)
-        profile = recording.profile
-        return Entry(
+        profile, request = recording.profile, recording.request
+        entry = Entry(
             report.id,
             recording.number,
             recording.began,
@@ -121,13 +126,16 @@ class Redactor:
             report,
             [_clean_hop(sink, hop) for hop in recording.hops],
             [_clean_turn(sink, composed, verdict) for composed, verdict in recording.turns],
-            [_show_tool(sink, tool) for tool in recording.request.tools],
+            [_show_tool(sink, tool) for tool in request.tools[:_MOST_SHOWN]]
+            if len(recording.arrival.body) <= _MOST_PARSED
+            else [],
             "compat" if profile == "passthrough" else profile,
             profile,
             self._find_cost(recording),
-            _find_prompt(sink, recording.request),
+            _find_prompt(sink, request),
             recording.replay_of,
         )
+        return replace(entry, size=max(entry.size, len(encode_entry(entry))))
 
     def _know(self, recording: Recording) -> HumanSink:
         """Return a sink that also knows the keys in the headers of this exchange."""
@@ -135,8 +143,8 @@ class Redactor:
         given = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in arrival.headers]
         for hop in recording.hops:
             given += hop.request.headers.items()
-        found = {value.split()[-1] for name, value in given if value.strip() and is_secret_header(name)}
-        found |= set(re.findall(r"(?:^|&)key=([^&]+)", arrival.raw_query))
+        found = {part for name, value in given if is_secret_header(name) for part in _list_keys(name, value)}
+        found |= {value for name, value in parse_qsl(arrival.raw_query) if is_secret_header(name) or name == "key"}
         fresh = frozenset(value for value in found if worth_hiding(value) and value not in self._secrets)
         if not fresh:
             return self.sink
@@ -156,6 +164,13 @@ class Redactor:
         return None
 
 
+def _list_keys(name: str, value: str) -> list[str]:
+    """Return the secrets in a header: what follows the scheme, or the values of cookies."""
+    if name.lower() in ("cookie", "set-cookie"):
+        return [pair.partition("=")[2].strip() for pair in value.split(";")]
+    return value.split()[-1:]
+
+
 # ---- requests and answers --------------------------------------------------------------------------------------------
 
 
@@ -165,8 +180,13 @@ def clean_body(sink: HumanSink, data: bytes) -> tuple[str, bool]:
     if isinstance(value, dict | list):
         text = msgspec.json.encode(sink.value(value)).decode()
         return text[:MOST_OF_A_BODY], len(text) > MOST_OF_A_BODY
-    text = sink.text(data[: MOST_OF_A_BODY + BEYOND].decode("utf-8", "backslashreplace"))
-    return text[:MOST_OF_A_BODY], len(data) > MOST_OF_A_BODY or len(text) > MOST_OF_A_BODY
+    text = clean_text(sink, data[: MOST_OF_A_BODY + BEYOND].decode("utf-8", "backslashreplace"))
+    return text, len(data) > MOST_OF_A_BODY or len(text) == MOST_OF_A_BODY
+
+
+def clean_text(sink: Sink, text: str) -> str:
+    """Return the beginning of a text without secrets. It is redacted before it is cut."""
+    return sink.text(text[: MOST_OF_A_BODY + BEYOND])[:MOST_OF_A_BODY]
 
 
 def clean_headers(sink: HumanSink, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -204,7 +224,7 @@ def _clean_hop(sink: HumanSink, hop: RawHop) -> Hop:
     note = sink.text(hop.fault)
     body, is_cut = clean_body(sink, data)
     if is_split_secret(sink, data, hop.wire):
-        body, is_cut = _write_whole(sink, data, hop.wire)
+        body, is_cut = _write_whole(sink, data, hop.wire, is_cut=hop.size > len(data))
         note = "; ".join(filter(None, (note, _SPLIT_NOTE)))
     if is_cut:
         note = "; ".join(filter(None, (note, f"the first part of {hop.size} bytes")))
@@ -255,9 +275,19 @@ def _has_secret(sink: HumanSink, value: Any) -> bool:
     return bool(sink.value(value) != value)
 
 
-def _write_whole(sink: HumanSink, data: bytes, wire: str) -> tuple[str, bool]:
-    text = msgspec.json.encode(sink.value(_read_reply(data, wire))).decode()
-    return text[:MOST_OF_A_BODY], len(text) > MOST_OF_A_BODY
+def _write_whole(sink: HumanSink, data: bytes, wire: str, *, is_cut: bool) -> tuple[str, bool]:
+    value = sink.value(_read_reply(data, wire))
+    # At the end of what was kept there may be the beginning of a secret, which nothing recognises.
+    text = msgspec.json.encode(_without_ends(value) if is_cut else value).decode()
+    return text[:MOST_OF_A_BODY], is_cut or len(text) > MOST_OF_A_BODY
+
+
+def _without_ends(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:-_LONGEST_SECRET] if len(value) > _LONGEST_SECRET else ""
+    if isinstance(value, dict):
+        return {name: inner if name == "type" else _without_ends(inner) for name, inner in value.items()}
+    return [_without_ends(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _find_prompt(sink: HumanSink, request: Request) -> str:
@@ -293,6 +323,7 @@ class CleanText:
         self._edges: list[tuple[int, int, int, int]] = []
         """Of each secret: start and end in the original, start and end here."""
         at = length = 0
+        text = text[: MOST_OF_A_BODY + BEYOND]
         for start, end, kind in sorted(sink.spans(text)):
             if start < at:
                 continue
@@ -302,7 +333,7 @@ class CleanText:
             self._edges.append((start, end, length, length + len(shown)))
             length += len(shown)
             at = end
-        self.text = "".join([*pieces, text[at:]])
+        self.text = "".join([*pieces, text[at:]])[:MOST_OF_A_BODY]
         self._starts = [edge[0] for edge in self._edges]
 
     def place(self, span: tuple[int, int]) -> tuple[int, int]:
@@ -329,12 +360,13 @@ def clean_call(sink: Sink, call: ToolCall, place: Callable[[Provenance | None], 
         )
         for change in call.changes
     )
-    arguments = sink.value(msgspec.to_builtins(call.arguments))
+    arguments = msgspec.to_builtins(call.arguments)
+    size = len(msgspec.json.encode(arguments))
     return replace(
         call,
         name=sink.text(call.name),
-        arguments=arguments,
-        raw=sink.text(call.raw),
+        arguments=sink.value(arguments) if size <= MOST_OF_A_BODY else {_TOO_LARGE: size},
+        raw=clean_text(sink, call.raw),
         changes=changes,
         provenance=place(call.provenance),
         extra={},
@@ -353,7 +385,7 @@ def _clean_invalid(
 ) -> InvalidCall:
     faults = tuple(replace(fault, why=sink.text(fault.why)) for fault in call.faults)
     origin = place(call.provenance)
-    raw, name = sink.text(call.raw), sink.text(call.name)
+    raw, name = clean_text(sink, call.raw), sink.text(call.name)
     return replace(call, raw=raw, name=name, faults=faults, provenance=origin, extra={}, wire_id=None)
 
 
@@ -363,22 +395,22 @@ def _clean_turn(sink: HumanSink, composed: ComposedRequest, verdict: Verdict) ->
         event.text for event in verdict.received if isinstance(event, TextDelta) and type(event) is not RefusalDelta
     ]
     text = CleanText(sink, "".join(words))
-    thinking = sink.text("".join(event.text for event in verdict.received if isinstance(event, ThinkingDelta)))
+    thoughts = "".join(event.text for event in verdict.received if isinstance(event, ThinkingDelta))
 
     def place(origin: Provenance | None) -> Provenance | None:
         return None if origin is None else replace(origin, span=text.place(origin.span))
 
     native = [
         clean_call(sink, part, place) if isinstance(part, ToolCall) else _clean_invalid(sink, part, place)
-        for part in fold(verdict.received).message.parts
+        for part in fold(verdict.received).message.parts[:_MOST_SHOWN]
         if isinstance(part, ToolCall | InvalidCall)
     ]
     cleaned = clean_extraction(sink, found, text)
     return Turn(
         text.text,
-        thinking,
+        clean_text(sink, thoughts),
         native,
-        [clean_call(sink, call, place) for call in verdict.calls],
+        [clean_call(sink, call, place) for call in verdict.calls[:_MOST_SHOWN]],
         cleaned.held,
         cleaned.marks,
         verdict.stop if verdict.failure is None else "error",
@@ -397,19 +429,19 @@ def clean_extraction(sink: Sink, found: Extraction, text: CleanText) -> Turn:
     def place(origin: Provenance | None) -> Provenance | None:
         return None if origin is None else replace(origin, span=text.place(origin.span))
 
-    calls = [clean_call(sink, call, place) for call in found.calls]
+    calls = [clean_call(sink, call, place) for call in found.calls[:_MOST_SHOWN]]
     held: list[Held] = []
     marks = [Mark("call", call.name, _span_of(call)) for call in calls]
-    for entry in found.refused:
+    for entry in found.refused[:_MOST_SHOWN]:
         refused, why = clean_call(sink, entry.call, place), sink.text(entry.why)
         held.append(Held("refused", refused.name, why, refused.arguments))
         marks.append(Mark("refused", refused.name, _span_of(refused), why))
-    for call in found.invalid:
+    for call in found.invalid[:_MOST_SHOWN]:
         broken = _clean_invalid(sink, call, place)
         why = "; ".join(map(str, broken.faults)) or broken.kind
         held.append(Held("invalid", broken.name, why))
         marks.append(Mark("invalid", broken.name, _span_of(broken), why))
-    for suspect in found.suspects:
+    for suspect in found.suspects[:_MOST_SHOWN]:
         name, why = sink.text(suspect.name), sink.text(suspect.why)
         held.append(Held("suspect", name, why))
         marks.append(Mark("suspect", name, text.place(suspect.span), why))

@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from dragoman.characters import escape_message
 from dragoman.errors import ConfigError
@@ -29,9 +28,10 @@ log = logging.getLogger("dragoman.server")
 
 MOST_EXCHANGES = 200
 MOST_BYTES = 64 * 1024 * 1024
-"""Characters of all exchanges together."""
+"""The size of all exchanges together, as JSON."""
 MOST_SUBSCRIBERS = 16
 _MOST_WAITING = 256
+_SMALLEST = 2000
 MOST_OF_A_FILE = 64 * 1024 * 1024
 KEPT_FILES = 4
 RECORD_FILE = "exchanges.jsonl"
@@ -123,7 +123,8 @@ class Entry(Struct, frozen=True):
     """The beginning of the last message of the user."""
     replay_of: str = ""
     running: bool = False
-    size: int = 0
+    size: int = _SMALLEST
+    """The bytes of the entry as JSON."""
 
     @property
     def state(self) -> str:
@@ -165,14 +166,6 @@ class Entry(Struct, frozen=True):
             yield " ".join([*(call.name for call in turn.calls), *(f"{each.name} {each.why}" for each in turn.held)])
 
 
-def measure(entry: Entry) -> int:
-    """Return about how many characters an entry holds."""
-    size = len(entry.sent.body) + sum(len(hop.sent.body) + len(hop.body) for hop in entry.hops) + 2000
-    for turn in entry.turns:
-        size += 2 * len(turn.text) + len(turn.thinking) + sum(len(call.raw) for call in turn.calls)
-    return size + len(msgspec.json.encode(entry.tools))
-
-
 Change = tuple[str, Entry]
 """What happened to an entry: `changed`, or `removed`."""
 
@@ -196,7 +189,6 @@ class Store:
 
     def put(self, entry: Entry) -> None:
         """Keep an entry, or replace the one with the same id. Remove the oldest ones above the limits."""
-        entry = replace(entry, size=measure(entry))
         before = self._entries.get(entry.id)
         self.size += entry.size - (before.size if before is not None else 0)
         self._entries[entry.id] = entry
@@ -320,7 +312,7 @@ def open_folder(folder: Path) -> Path:
     if not S_ISDIR(found.st_mode):
         raise ConfigError(f"cannot record to {folder}: it is not a folder", hint="name a folder with --record")
     if os.name == "posix" and (S_IMODE(found.st_mode) & 0o077 or found.st_uid != os.getuid()):
-        hint = f"name another folder, or run `chmod 700` on it: {folder}"
+        hint = "name a folder for the exchanges alone; it is created with the right mode"
         raise ConfigError(f"cannot record to {folder}: other users can read it", hint=hint)
     return folder
 
