@@ -7,6 +7,7 @@ import gzip
 import json
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -77,6 +78,24 @@ def test_a_fault_of_the_endpoint_looks_the_same_with_and_without_the_repair(stre
             if got != expected:
                 wrong.append(f"{name}: {got} instead of {expected}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_report_of_an_error_has_no_key() -> None:
+    reports: list[Report] = []
+    with Upstream([FAULTS["401"]] * 2) as upstream, open_client(upstream, Repair(on_report=reports.append)) as client:
+        for tools in ({"tools": NESTED}, {}):
+            with pytest.raises(openai.AuthenticationError, match="sk-of-the-user"):
+                client.chat.completions.create(model="any", messages=ASKED, **tools)
+    assert [report.failure for report in reports] == ["unauthorized: wrong key ***"] * 2
+
+
+def test_a_redirect_is_followed_by_the_client() -> None:
+    moved = Fault("redirect", headers={"location": "/v1/chat/completions"})
+    with Upstream([moved, SPOKEN]) as upstream:
+        http = Repair().client(httpx2.Client(verify=False, follow_redirects=True))
+        with openai.OpenAI(base_url=upstream.url, api_key="k", http_client=http) as client:
+            assert client.chat.completions.create(**CHAT).choices[0].finish_reason == "tool_calls"
+        assert len(upstream.received) == 2
 
 
 def test_the_sdk_retries_and_every_attempt_has_its_report() -> None:
@@ -387,6 +406,21 @@ def test_the_libraries_are_found_when_they_are_needed(monkeypatch: pytest.Monkey
     with pytest.raises(ConfigError, match="httpx2 or httpx is not installed") as caught:
         Repair().client()
     assert "install the SDK" in str(caught.value.next_step)
+
+
+def test_threads_share_a_client() -> None:
+    def ask(number: int) -> list[str]:
+        messages, ids = list(ASKED), []
+        for _ in range(4):
+            message = client.chat.completions.create(model=f"any{number % 3}", messages=messages, tools=NESTED)
+            made = message.choices[0].message
+            ids += [made.tool_calls[0].id]
+            result = {"role": "tool", "tool_call_id": ids[-1], "content": f"sunny {number}"}
+            messages += [made.model_dump(exclude_none=True), result]
+        return ids
+
+    with Upstream([SPOKEN], loop=True) as upstream, open_client(upstream) as client, ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, range(16))) == [["call_1", "call_2", "call_3", "call_4"]] * 16
 
 
 def test_a_wire_that_the_path_does_not_tell_can_be_named() -> None:
