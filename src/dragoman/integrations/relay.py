@@ -124,10 +124,15 @@ class _Recorded:
             report.fail(asked.codec.decode_failure(status, parse(self.data), headers))
             report.failure = asked.redactor.text(report.failure)
 
-    def pairs(self, report: Report) -> list[tuple[str, str]]:
-        """Return the headers for the SDK. The ids and limits of the endpoint are among them."""
-        kept = [(name, value) for name, value in self.response.pairs if name.lower() not in _FRAMED]
-        return [*kept, (EXCHANGE_HEADER, report.id)]
+    def pairs(self, report: Report, *, is_same: bool = False) -> list[tuple[str, str]]:
+        """Return the headers for the SDK. The ids and limits of the endpoint are among them.
+
+        `is_same` is for a body that stays as it is. An error keeps its headers, too.
+        """
+        kept = self.response.pairs
+        if not is_same or "content-encoding" in self.response.headers:
+            kept = [(name, value) for name, value in kept if name.lower() not in _FRAMED]
+        return kept if self.response.status >= _FIRST_ERROR else [*kept, (EXCHANGE_HEADER, report.id)]
 
 
 class EndpointSender:
@@ -257,7 +262,7 @@ class Relay:
         if last.response.status < _FIRST_ERROR and isinstance(raw, dict):
             before = write_reply(codec, request, codec.decode_reply(raw), self._created)
             if before == body:
-                return Answer(last.response.status, last.pairs(self._report), last.data)
+                return Answer(last.response.status, last.pairs(self._report, is_same=True), last.data)
             body = patch(raw, before, body)
         pairs = _with_type(last.pairs(self._report), "application/json")
         return Answer(200, pairs, write_bytes(body))
@@ -267,7 +272,7 @@ class Relay:
         last, report = self._sender.last, self._report
         if last is not None:
             last.note_failure(self._asked, report)
-            return Answer(last.response.status, last.pairs(report), last.data)
+            return Answer(last.response.status, last.pairs(report, is_same=True), last.data)
         if failure.kind == "bad_request":
             # Only the endpoint can tell what is wrong with a request that we cannot read.
             report.notes.append(f"passed on as it came: {failure.message}")
@@ -330,7 +335,8 @@ class Relay:
         self._report.model = f"{asked.endpoint.provider.name}:{asked.request.model}"
         self._report.streamed = bool(asked.request.options.get("stream"))
         watched = _Watched(asked, await self._send(None), self._report, self._finish)
-        return Answer(watched.response.status, watched.pairs(self._report), Body(self._copy(watched), watched.close))
+        pairs = watched.pairs(self._report, is_same=True)
+        return Answer(watched.response.status, pairs, Body(self._copy(watched), watched.close))
 
     async def _copy(self, watched: _Watched) -> AsyncGenerator[bytes]:
         try:
