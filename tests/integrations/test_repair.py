@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import httpx2
 import openai
 import pytest
-from tests.integrations.sdks import ASKED, NESTED, SDKS, opened
+from tests.integrations.sdks import ASKED, NESTED, SDKS, Sdk, opened
 from tests.integrations.test_sdks import SPOKEN
 from tests.tables import each_row
 
@@ -22,6 +24,7 @@ from dragoman.errors import ConfigError
 from dragoman.integrations import Repair
 from dragoman.integrations.relay import patch
 from dragoman.pipeline import Report
+from dragoman.replies import unfold
 from dragoman.testing import Fault, Upstream, call
 from dragoman.types import Message, Reply, Text, ToolCall
 
@@ -77,6 +80,64 @@ def test_a_fault_of_the_endpoint_looks_the_same_with_and_without_the_repair(stre
             if got != expected:
                 wrong.append(f"{name}: {got} instead of {expected}")
     assert not wrong, "\n".join(wrong)
+
+
+_ANSWERS = [
+    Fault("status", status=400, body='{"error": {"message": "bad", "code": 400, "status": "X"}, "message": "bad"}'),
+    Fault("status", status=403, headers={"x-request-id": "r_1"}, body='{"error": "no", "type": "error"}'),
+    Fault("status", status=404, body="not JSON"),
+    Fault("html"),
+    Fault("status", status=422, body='{"detail": [{"loc": ["body"], "msg": "m", "type": "t"}]}'),
+]
+
+
+@pytest.mark.parametrize("name", SDKS)
+def test_every_sdk_raises_its_own_errors(name: str) -> None:
+    sdk, wrong = SDKS[name], []
+    for fault in _ANSWERS:
+        for stream in (False, True):
+            with Upstream([fault] * 2, wire=sdk.wire) as upstream:
+                url = upstream.url.removesuffix("/v1")
+                told = [_fail(sdk, url, inner, stream) for inner in (None, Repair())]
+            if told[0] != told[1]:
+                wrong.append(f"{fault.status} {fault.kind}, {stream=}: {told[1]} instead of {told[0]}")
+    assert not wrong, "\n".join(wrong)
+
+
+_forget_exchange = re.compile(r"'x-dragoman-exchange': '\w+',? ?|, 'x-dragoman-exchange': '\w+'").sub
+"""Some errors of Cohere quote all headers of an answer that is a reply."""
+
+
+def _fail(sdk: Sdk, url: str, repair: Repair | None, stream: bool) -> tuple[type[BaseException], str] | None:
+    """Return the error of an SDK, with or without a repair."""
+    library: Any = httpx if sdk.library == "httpx" else httpx2
+    plain = library.HTTPTransport(verify=False)
+    transport = plain if repair is None else repair.transport(plain)
+    with library.Client(transport=transport, follow_redirects=True) as client:
+        try:
+            got = sdk.ask(sdk.open(url, transport if sdk.takes == "transport" else client, False), stream)
+            sdk.read(list(got) if stream else got, stream)
+        except Exception as error:
+            return type(error), _forget_exchange("", str(error))
+    return None
+
+
+def test_a_report_of_an_error_has_no_key() -> None:
+    reports: list[Report] = []
+    with Upstream([FAULTS["401"]] * 2) as upstream, open_client(upstream, Repair(on_report=reports.append)) as client:
+        for tools in ({"tools": NESTED}, {}):
+            with pytest.raises(openai.AuthenticationError, match="sk-of-the-user"):
+                client.chat.completions.create(model="any", messages=ASKED, **tools)
+    assert [report.failure for report in reports] == ["unauthorized: wrong key ***"] * 2
+
+
+def test_a_redirect_is_followed_by_the_client() -> None:
+    moved = Fault("redirect", headers={"location": "/v1/chat/completions"})
+    with Upstream([moved, SPOKEN]) as upstream:
+        http = Repair().client(httpx2.Client(verify=False, follow_redirects=True))
+        with openai.OpenAI(base_url=upstream.url, api_key="k", http_client=http) as client:
+            assert client.chat.completions.create(**CHAT).choices[0].finish_reason == "tool_calls"
+        assert len(upstream.received) == 2
 
 
 def test_the_sdk_retries_and_every_attempt_has_its_report() -> None:
@@ -275,6 +336,36 @@ def test_a_patch_changes_what_the_repair_changed(raw: Any, before: Any, after: A
     assert patch(raw, before, after) == expected
 
 
+def test_a_compressed_reply_and_a_stream_of_http_2_are_repaired() -> None:
+    """A stream of Gemini has no last frame: the protocol itself says that it is complete."""
+    reply = Reply(Message("assistant", [Text(SPOKEN)]), stop="end", model="m")
+    whole = json.dumps(wire.get("openai_chat").encode_reply(reply)).encode()
+    writer = wire.get("gemini").event_stream(model="m")
+    frames = b"".join([*(frame for event in unfold(reply) for frame in writer.feed(event)), *writer.close()])
+
+    def answer(request: Any) -> Any:
+        if "Generate" in str(request.url):
+            kind, version = {"content-type": "text/event-stream"}, {"http_version": b"HTTP/2"}
+            return httpx2.Response(200, headers=kind, stream=httpx2.ByteStream(frames), extensions=version)
+        kind = {"content-type": "application/json", "content-encoding": "gzip"}
+        return httpx2.Response(200, headers=kind, stream=httpx2.ByteStream(gzip.compress(whole)))
+
+    with Repair().client(httpx2.MockTransport(answer)) as http:
+        client = openai.OpenAI(base_url="http://there.invalid/v1", api_key="k", http_client=http)
+        assert client.chat.completions.create(**CHAT).choices[0].finish_reason == "tool_calls"
+        sdk = SDKS["google-genai"]
+        heard = sdk.read(list(sdk.ask(sdk.open("http://there.invalid", http, False), True)), True)
+    assert (heard.calls, heard.stop) == ([("weather", {"city": "Paris"})], "STOP")
+
+
+def test_a_model_that_has_no_native_calls_gets_the_tools_as_text() -> None:
+    with Upstream([SPOKEN, SPOKEN]) as upstream, open_client(upstream) as client:
+        for stream in (False, True):
+            got = client.chat.completions.create(**{**CHAT, "model": "gemma-2-9b-it"}, stream=stream)
+            assert SDKS["openai"].read(list(got) if stream else got, stream).calls == [("weather", {"city": "Paris"})]
+        assert all("tools" not in body and "weather" in str(body["messages"]) for body in upstream.bodies)
+
+
 # ---- what is repaired beside text calls ------------------------------------------------------------------------------
 
 
@@ -387,6 +478,21 @@ def test_the_libraries_are_found_when_they_are_needed(monkeypatch: pytest.Monkey
     with pytest.raises(ConfigError, match="httpx2 or httpx is not installed") as caught:
         Repair().client()
     assert "install the SDK" in str(caught.value.next_step)
+
+
+def test_threads_share_a_client() -> None:
+    def ask(number: int) -> list[str]:
+        messages, ids = list(ASKED), []
+        for _ in range(4):
+            message = client.chat.completions.create(model=f"any{number % 3}", messages=messages, tools=NESTED)
+            made = message.choices[0].message
+            ids += [made.tool_calls[0].id]
+            result = {"role": "tool", "tool_call_id": ids[-1], "content": f"sunny {number}"}
+            messages += [made.model_dump(exclude_none=True), result]
+        return ids
+
+    with Upstream([SPOKEN], loop=True) as upstream, open_client(upstream) as client, ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, range(16))) == [["call_1", "call_2", "call_3", "call_4"]] * 16
 
 
 def test_a_wire_that_the_path_does_not_tell_can_be_named() -> None:

@@ -117,10 +117,22 @@ class _Recorded:
         self.is_kept = False
         self._kept.clear()
 
-    def pairs(self, report: Report) -> list[tuple[str, str]]:
-        """Return the headers for the SDK. The ids and limits of the endpoint are among them."""
-        kept = [(name, value) for name, value in self.response.pairs if name.lower() not in _FRAMED]
-        return [*kept, (EXCHANGE_HEADER, report.id)]
+    def note_failure(self, asked: Asked, report: Report) -> None:
+        """Note the error that the endpoint told, without the keys of the request."""
+        status, headers = self.response.status, self.response.headers
+        if status >= _FIRST_ERROR:
+            report.fail(asked.codec.decode_failure(status, parse(self.data), headers))
+            report.failure = asked.redactor.text(report.failure)
+
+    def pairs(self, report: Report, *, is_same: bool = False) -> list[tuple[str, str]]:
+        """Return the headers for the SDK. The ids and limits of the endpoint are among them.
+
+        `is_same` is for a body that stays as it is. An error keeps its headers, too.
+        """
+        kept = self.response.pairs
+        if not is_same or "content-encoding" in self.response.headers:
+            kept = [(name, value) for name, value in kept if name.lower() not in _FRAMED]
+        return kept if self.response.status >= _FIRST_ERROR else [*kept, (EXCHANGE_HEADER, report.id)]
 
 
 class EndpointSender:
@@ -250,7 +262,7 @@ class Relay:
         if last.response.status < _FIRST_ERROR and isinstance(raw, dict):
             before = write_reply(codec, request, codec.decode_reply(raw), self._created)
             if before == body:
-                return Answer(last.response.status, last.pairs(self._report), last.data)
+                return Answer(last.response.status, last.pairs(self._report, is_same=True), last.data)
             body = patch(raw, before, body)
         pairs = _with_type(last.pairs(self._report), "application/json")
         return Answer(200, pairs, write_bytes(body))
@@ -259,7 +271,8 @@ class Relay:
         """Return an answer that is no reply as it came, or an error of our own in the form of the wire."""
         last, report = self._sender.last, self._report
         if last is not None:
-            return Answer(last.response.status, last.pairs(report), last.data)
+            last.note_failure(self._asked, report)
+            return Answer(last.response.status, last.pairs(report, is_same=True), last.data)
         if failure.kind == "bad_request":
             # Only the endpoint can tell what is wrong with a request that we cannot read.
             report.notes.append(f"passed on as it came: {failure.message}")
@@ -321,8 +334,9 @@ class Relay:
         asked = self._asked
         self._report.model = f"{asked.endpoint.provider.name}:{asked.request.model}"
         self._report.streamed = bool(asked.request.options.get("stream"))
-        watched = _Watched(asked.codec, await self._send(None), self._report, self._finish)
-        return Answer(watched.response.status, watched.pairs(self._report), Body(self._copy(watched), watched.close))
+        watched = _Watched(asked, await self._send(None), self._report, self._finish)
+        pairs = watched.pairs(self._report, is_same=True)
+        return Answer(watched.response.status, pairs, Body(self._copy(watched), watched.close))
 
     async def _copy(self, watched: _Watched) -> AsyncGenerator[bytes]:
         try:
@@ -336,12 +350,12 @@ class Relay:
 class _Watched(_Recorded):
     """An answer that is passed on as it came. At its end, its content is noted in the report."""
 
-    def __init__(self, codec: Codec, response: Answered, report: Report, end: Callable[[], None]) -> None:
+    def __init__(self, asked: Asked, response: Answered, report: Report, end: Callable[[], None]) -> None:
         super().__init__(response)
-        self._codec = codec
+        self._asked = asked
         self._report = report
         self._end = end
-        self._stream = codec.reply_stream() if report.streamed and response.status < _FIRST_ERROR else None
+        self._stream = asked.codec.reply_stream() if report.streamed and response.status < _FIRST_ERROR else None
         self._events: list[Event] = []
         self._is_whole = False
         self.is_kept = self._stream is None
@@ -364,10 +378,9 @@ class _Watched(_Recorded):
         if self._stream is not None and self._is_whole:
             self._events += self._stream.close()
         if self.response.status >= _FIRST_ERROR:
-            failure = self._codec.decode_failure(self.response.status, parse(self.data), self.response.headers)
-            self._report.fail(failure)
+            self.note_failure(self._asked, self._report)
         elif self._stream is None:
-            self._report.add_reply(self._codec.decode_reply(self.data))
+            self._report.add_reply(self._asked.codec.decode_reply(self.data))
         elif any(isinstance(event, ReplyEnded) for event in self._events):
             self._report.add_reply(fold(self._events))
         else:

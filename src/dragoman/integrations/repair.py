@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -82,7 +83,8 @@ class Repair:
         self._endpoints: dict[tuple[str, str, str], Endpoint] = {}
         self._codecs: dict[str, Codec] = {}
         self._secret = secrets.token_bytes(32)
-        self._memory = TurnMemory()
+        # Blocking SDKs are used by several threads, and each has its own conversations.
+        self._of_thread = threading.local()
 
     # ---- for SDKs ---------------------------------------------------------------------------------------------------
 
@@ -160,7 +162,10 @@ class Repair:
 
     def _open_exchange(self, request: Request, sender: Sender, report: Report) -> Exchange:
         backend = Backend(sender, self._tool_mode, self._profile, self._repair_turns, _Learner(self))
-        return Exchange(request, [backend], report, secret=self._secret, memory=self._memory)
+        memory: TurnMemory | None = getattr(self._of_thread, "memory", None)
+        if memory is None:
+            memory = self._of_thread.memory = TurnMemory()
+        return Exchange(request, [backend], report, secret=self._secret, memory=memory)
 
     def _find_endpoint(self, wire: str, url: str, model: str) -> Endpoint:
         """Return what is known of the endpoint at a URL, by its host and its model."""
