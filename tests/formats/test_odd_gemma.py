@@ -56,6 +56,19 @@ def received(parsed: Parsed) -> str:
     return "".join(getattr(event, "raw", "") for event in parsed.events)
 
 
+@each_row("name", NAMES)
+def test_the_word_call_or_its_colon_alone_may_be_missing(name: str) -> None:
+    opener, closer, quote = FRAME[name]
+    for prefix in ("", ":", ": "):
+        text = f"Look: {opener.removesuffix('call:')}{prefix}search{{q:{quote}a: b{quote}}}{closer}"
+        whole = read(name, text)
+        assert [(call.name, call.arguments, call.repairs) for call in whole.calls] == [
+            ("search", {"q": "a: b"}, ("added_prefix",))
+        ], prefix
+        assert whole.text == "Look: "
+        assert outcome(read(name, text, size=1)) == outcome(whole), prefix
+
+
 def spell(name: str, body: str) -> str:
     """A call in the words of a dialect: `~` stands for the delimiter of strings."""
     opener, closer, quote = FRAME[name]

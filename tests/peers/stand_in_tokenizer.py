@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any
 
 SIZE = 8000
@@ -16,15 +17,13 @@ find_markers = re.compile(r"<[^\s<>\"'=]{1,40}>|\[/?[A-Z_]{3,20}\]|<[｜|][^\s<>
 
 def make_tokenizer(texts: Iterable[str], marked: Iterable[str]) -> Any:
     """Return a tokenizer of `transformers` that has learned the texts. The markers in `marked` are single tokens."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, trainers
-    from tokenizers.pre_tokenizers import ByteLevel
-    from transformers import PreTrainedTokenizerFast
-
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=SIZE, initial_alphabet=sorted(ByteLevel.alphabet()), show_progress=False)
+    own, wrapped = import_module("tokenizers"), import_module("transformers")
+    level = own.pre_tokenizers.ByteLevel
+    bpe = own.Tokenizer(own.models.BPE())
+    bpe.pre_tokenizer = level(add_prefix_space=False)
+    bpe.decoder = own.decoders.ByteLevel()
+    trainer = own.trainers.BpeTrainer(vocab_size=SIZE, initial_alphabet=sorted(level.alphabet()), show_progress=False)
     bpe.train_from_iterator(texts, trainer)
     markers = sorted({marker for text in marked for marker in find_markers(text)})
-    bpe.add_tokens([AddedToken(marker, normalized=False) for marker in markers])
-    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=END, pad_token=END)
+    bpe.add_tokens([own.AddedToken(marker, normalized=False) for marker in markers])
+    return wrapped.PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=END, pad_token=END)

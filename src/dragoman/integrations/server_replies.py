@@ -19,7 +19,16 @@ from msgspec import Struct
 
 from dragoman import formats
 from dragoman.errors import ConfigError
-from dragoman.events import CallBroken, CallEnded, CallRefused, Event, MarkerDropped, TextDelta, ThinkingDelta
+from dragoman.events import (
+    ArgumentsDelta,
+    CallBroken,
+    CallEnded,
+    CallRefused,
+    Event,
+    MarkerDropped,
+    TextDelta,
+    ThinkingDelta,
+)
 from dragoman.formats.template import Literal, Many, Maybe, Node, compile_template
 from dragoman.formats.thinking import ORPHANS, pairs
 from dragoman.toolset import Toolset
@@ -46,12 +55,14 @@ def as_toolset(tools: Iterable[Any] | None) -> Toolset | None:
 # ---- replies ---------------------------------------------------------------------------------------------------------
 
 
-class Piece(Struct):
+class Piece(Struct, frozen=True):
     """What a server may send now."""
 
     text: str = ""
-    calls: list[ToolCall] = []
+    calls: Sequence[ToolCall] = ()
 
+
+NOTHING = Piece()
 
 _CLOSERS = dict(pairs(named=True))
 _SUFFIXED = ("<think:", "</think:")
@@ -76,16 +87,19 @@ class ServerReply:
     def feed(self, text: str) -> Piece:
         """Return what the next piece of text completes."""
         events = self._parser.feed(text)
-        if len(events) == 1 and type(events[0]) is TextDelta:
-            return Piece(self._trim(events[0].text))
+        if not events:
+            return NOTHING
+        if len(events) == 1:
+            if type(events[0]) is TextDelta:
+                return Piece(self._trim(events[0].text))
+            if type(events[0]) is ArgumentsDelta:
+                return NOTHING
         return self._collect(events)
 
     def close(self, rest: str = "") -> Piece:
         """Return what the end of the reply completes."""
         piece = self._collect(self._parser.close(rest))
-        if not self._has_calls:
-            piece.text += self._blanks
-        return piece
+        return piece if self._has_calls else Piece(piece.text + self._blanks)
 
     def _collect(self, events: Sequence[Event]) -> Piece:
         text = ""

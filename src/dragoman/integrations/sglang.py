@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from dragoman.integrations.server_replies import (
+    NOTHING,
     Choice,
     Piece,
     ServerReply,
@@ -58,6 +59,7 @@ class CallDetector:
         self._tokenizer = tokenizer
         self._choice: Choice | None = None
         self._reply: ServerReply | None = None
+        self._nothing = self.types.StreamingParseResult(normal_text="", calls=[])
 
     # ---- the reply ---------------------------------------------------------------------------------------------------
 
@@ -79,9 +81,11 @@ class CallDetector:
     def finish(self, tools: Sequence[Any]) -> Any:
         """Return what only the end of the reply decides."""
         reply, self._reply = self._reply, None
-        return self._write(Piece() if reply is None else reply.close())
+        return self._write(NOTHING if reply is None else reply.close())
 
     def _write(self, piece: Piece) -> Any:
+        if piece is NOTHING:
+            return self._nothing
         items = []
         for call in piece.calls:
             arguments = write_arguments(call)

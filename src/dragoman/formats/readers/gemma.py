@@ -380,8 +380,8 @@ def _read_literal(text: str) -> Any:
 #
 # <|tool_call>call:search{query:<|"|>a, b<|"|>,limit:3,tags:[<|"|>x<|"|>]}<tool_call|>
 
-_head = re.compile(r"(call:\s*)?([^\W\d][\w.\-:/]*+)\s*\{").match
-_growing_head = re.compile(r"(?:[^\W\d][\w.\-:/]*+\s*(?:[^\W\d][\w.\-:/]*+\s*)?)?\Z").match
+_head = re.compile(r"(?:(call:\s*)|:\s*)?([^\W\d][\w.\-:/]*+)\s*\{").match
+_growing_head = re.compile(r"(?::\s*)?(?:[^\W\d][\w.\-:/]*+\s*(?:[^\W\d][\w.\-:/]*+\s*)?)?\Z").match
 _HEAD_LIMIT = 300
 
 
