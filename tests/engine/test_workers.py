@@ -48,6 +48,12 @@ class Office:
         self.workers.append(process)
         return process
 
+    def dismiss(self) -> None:
+        for worker in self.workers:
+            worker.send_signal(signal.SIGCONT)
+            worker.kill()
+            worker.communicate()
+
     def await_start(self) -> None:
         for worker in self.workers:
             assert worker.stdout is not None
@@ -62,14 +68,11 @@ class Office:
 def office(postgres: PostgresServer, folder: Path, root: Path, workers: int) -> Iterator[Office]:
     made = Office(postgres.new_database(), folder, root)
     with ExitStack() as stack:
+        stack.callback(made.dismiss)
         for _ in range(workers):
-            worker = stack.enter_context(made.hire())
-            stack.callback(worker.kill)
+            made.hire()
         made.await_start()
         yield made
-        for worker in made.workers:
-            worker.send_signal(signal.SIGCONT)
-            worker.kill()
 
 
 def check_run(records: Sequence[Record], name: str, effects: Counter[tuple[str, str]]) -> int:
@@ -167,11 +170,14 @@ def test_workers_that_die_every_two_seconds_lose_nothing(postgres: PostgresServe
                 await asyncio.wait_for(done.wait(), 2.0)
                 return
             except TimeoutError:
-                worker = desk.workers[number % 4]
-                worker.send_signal(signal.SIGCONT)
-                worker.kill() if number % 4 != 3 else worker.send_signal(signal.SIGSTOP)
-                desk.workers[number % 4] = desk.hire()
-                desk.workers.pop()
+                # The oldest worker goes. Every fourth is only paused, and continues when its runs have been taken over.
+                worker = desk.workers[number]
+                if number % 4 == 3:
+                    worker.send_signal(signal.SIGSTOP)
+                    desk.workers[number - 4 if number > 4 else 0].send_signal(signal.SIGCONT)
+                else:
+                    worker.kill()
+                desk.hire()
 
     async def scene(desk: Office) -> None:
         engine, done = PostgresEngine(desk.url), asyncio.Event()
@@ -180,7 +186,7 @@ def test_workers_that_die_every_two_seconds_lose_nothing(postgres: PostgresServe
         unknown = await finish(engine, run_ids, desk)
         done.set()
         await killer
-        print(f"{unknown} outcomes are unknown")
+        print(f"{unknown} outcomes are unknown, {len(desk.workers)} workers in all")
         await engine.close()
 
     with office(postgres, tmp_path, root, 4) as desk:
