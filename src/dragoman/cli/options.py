@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from copy import copy
 from typing import Annotated, Any, get_args, get_type_hints
@@ -338,7 +339,33 @@ def _default_of(name: str) -> str:
 # ---- what several commands share -------------------------------------------------------------------------------------
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+PromptName = Annotated[
+    str | None, _option("--prompt", "-p", metavar="NAME", help="A saved prompt; `dragoman prompts` lists them.")
+]
+Fill = Annotated[
+    list[str] | None,
+    _option("--fill", metavar="NAME=VALUE", help="A placeholder of the prompt. May be repeated."),
+]
 JournalPath = Annotated[str | None, _option("--journal", metavar="FILE", help="The journal, if not the default one.")]
+
+
+def fill_prompt(name: str | None, fill: list[str] | None, task: str) -> str:
+    """The text of a saved prompt with its values and the task; without a prompt, the task."""
+    from dragoman.config.prompts import find_prompt
+    from dragoman.errors import ConfigError
+    from dragoman.paths import current_folder
+
+    if name is None:
+        if fill:
+            raise ConfigError("--fill needs --prompt", hint="name the prompt: -p NAME --fill NAME=VALUE")
+        return task
+    values = {}
+    for each in fill or ():
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise ConfigError(f"--fill {each!r} has no value", hint="write it as NAME=VALUE")
+        values[key.strip()] = value
+    return find_prompt(name, os.environ, current_folder(os.environ)).fill(values, task)
 
 
 def command_group(name: str, help: str) -> typer.Typer:
