@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import signal
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from tests.cli.commands import PATIENCE, Desk
 
 from dragoman.testing import Fault, Upstream, call
@@ -143,38 +146,46 @@ def test_without_a_model_there_is_no_chat(desk: Desk) -> None:
 # ---- at a terminal -------------------------------------------------------------------------------------------------
 
 
-def test_an_interrupt_ends_the_reply_and_at_the_prompt_the_chat(desk: Desk, tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_reply_and_not_the_chat(desk: Desk, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with Upstream([call("wait_for", pipe=str(pipe)), "Still here."]) as upstream:
         with desk.at_terminal("chat", *at(upstream), *WITH_TOOLS) as terminal:
             terminal.wait_for("custom:scripted, 15 tools, session chat-")
-            terminal.wait_for("> ")
-            terminal.type("wait\n")
+            terminal.wait_for("you> ")
+            terminal.type("wait\r")
             terminal.wait_for("l = later: ")
-            terminal.type("y\n")
+            terminal.type("y\r")
             terminal.wait_for("waiting for the pipe")
             terminal.interrupt()
             terminal.wait_for("interrupted")
-            terminal.wait_for("> ")
-            terminal.type("are you there?\n")
+            terminal.wait_for("you> ")
+            terminal.type("are you there?\r")
             terminal.wait_for("Still here.")
-            terminal.wait_for("> ")
-            terminal.interrupt()
+            terminal.wait_for("you> ")
+            terminal.type("a message that is not sent\x03\x03")
+            terminal.wait_for("Ctrl-C again, Ctrl-D or /quit ends the chat")
+            terminal.wait_for("you> ")
+            terminal.type("\x03")
             terminal.wait_for("continue with: dragoman chat --session chat-")
             assert terminal.wait() == 130
+            terminal.check_restored()
         assert [message.role for message in upstream.requests[1].messages] == ["user", "assistant", "tool", "user"]
     assert "Traceback" not in terminal.text
 
 
 def test_the_end_of_input_ends_the_chat(desk: Desk) -> None:
-    with Upstream(["Hi."]) as upstream, desk.at_terminal("chat", *at(upstream)) as terminal:
-        terminal.wait_for("> ")
-        terminal.type("hello\n")
-        terminal.wait_for("Hi.")
-        terminal.wait_for("> ")
-        terminal.type("\x04")
-        assert terminal.wait() == 0
+    for environment in ({}, {"TERM": "dumb"}):
+        with Upstream(["Hi."]) as upstream, desk.at_terminal("chat", *at(upstream), **environment) as terminal:
+            terminal.wait_for("you> ")
+            terminal.type("hello\n")
+            terminal.wait_for("Hi.")
+            terminal.wait_for("you> ")
+            terminal.wait_until_it_waits()
+            terminal.type("\x04")
+            assert terminal.wait() == 0
+            terminal.check_restored()
+        assert ("\x1b" in terminal.seen.decode()) == (not environment), "a dumb terminal gets plain text"
 
 
 def test_an_interrupt_at_the_question_denies_nothing_and_ends_the_turn(desk: Desk) -> None:
@@ -182,22 +193,218 @@ def test_an_interrupt_at_the_question_denies_nothing_and_ends_the_turn(desk: Des
         Upstream([call("wait_for", pipe="x")]) as upstream,
         desk.at_terminal("chat", *at(upstream), *WITH_TOOLS) as terminal,
     ):
-        terminal.wait_for("> ")
-        terminal.type("wait\n")
+        terminal.wait_for("you> ")
+        terminal.type("wait\r")
         terminal.wait_for("l = later: ")
         terminal.interrupt()
         terminal.wait_for("interrupted")
-        terminal.wait_for("> ")
-        terminal.type("/quit\n")
+        terminal.wait_for("you> ")
+        terminal.type("/quit\r")
         assert terminal.wait() == 0
     assert "Traceback" not in terminal.text
 
 
-def test_sigterm_at_the_prompt_ends_the_chat(desk: Desk) -> None:
-    with Upstream([]) as upstream, desk.at_terminal("chat", *at(upstream)) as terminal:
-        terminal.wait_for("> ")
+def test_signals_end_the_chat_and_restore_the_terminal(desk: Desk, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with Upstream([call("wait_for", pipe=str(pipe))] * 2) as upstream:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            for is_running in (False, True):
+                with desk.at_terminal("chat", *at(upstream), *WITH_TOOLS, "--approve", "wait_for") as terminal:
+                    terminal.wait_for("you> ")
+                    if is_running:
+                        terminal.type("wait\r")
+                        terminal.wait_for("waiting for the pipe")
+                    terminal.wait_until_it_waits()
+                    terminal.process.send_signal(number)
+                    assert terminal.wait() == 128 + number
+                    terminal.check_restored()
+                assert "Traceback" not in terminal.text
+                assert terminal.process.wait(PATIENCE) == 128 + number
+
+
+PASTE = "\x1b[200~{}\x1b[201~"
+SEVERAL_LINES = {
+    "a paste": (PASTE.format("one\r\n  two\nthree") + "\r", "one\n  two\nthree"),
+    "a paste behind typed text": ("see: " + PASTE.format("a\nb\n") + "done\r", "see: a\nb\ndone"),
+    "a paste without marks": ("one\rtwo\rthree\r", "one\ntwo\nthree"),
+    "Alt-Enter": ("one\x1b\rtwo\r", "one\ntwo"),
+    "a backslash": ("one\\\r", None),
+    "its second line": ("two\r", "one\ntwo"),
+    "quotes": (PASTE.format('"""\none\n"""') + "\r", "one"),
+    "code that begins with quotes": (PASTE.format('"""\nDoc.\n"""\nx = 1') + "\r", '"""\nDoc.\n"""\nx = 1'),
+    "control characters": (PASTE.format("\x1b[31mred\x07") + "\r", "\x1b[31mred\x07"),
+}
+
+
+def test_lines_that_come_together_are_one_message(desk: Desk) -> None:
+    messages = {name: message for name, (_, message) in SEVERAL_LINES.items() if message is not None}
+    with Upstream(["ok"] * len(messages)) as upstream, desk.at_terminal("chat", *at(upstream)) as terminal:
+        terminal.wait_for("you> ")
+        for keys, message in SEVERAL_LINES.values():
+            terminal.wait_until_it_waits()
+            terminal.type(keys)
+            terminal.wait_for("   ." if message is None else "1 turn, ")
+            if message is not None:
+                terminal.wait_for("you> ")
+        terminal.type("\x04")
+        assert terminal.wait() == 0
+        said = dict(zip(messages, [texts(upstream, number)[-1] for number in range(len(messages))], strict=True))
+    assert said == messages
+
+
+def test_a_paste_answers_no_question_and_is_kept_for_the_prompt(desk: Desk) -> None:
+    script = [call("write", path="notes.txt", content="new\n"), "Done.", "ok"]
+    desk.write("notes.txt", "old\n")
+    with Upstream(script) as upstream, desk.at_terminal("chat", *at(upstream), *WITH_TOOLS) as terminal:
+        terminal.wait_for("you> ")
+        terminal.type("go\r")
+        terminal.wait_for("later, s = show all: ")
         terminal.wait_until_it_waits()
-        terminal.process.send_signal(signal.SIGTERM)
-        assert terminal.wait() == 143
-    assert "Traceback" not in terminal.text
-    assert terminal.process.wait(PATIENCE) == 143
+        terminal.type("y\ny\n")
+        terminal.wait_for("several lines came at once")
+        terminal.wait_for("later, s = show all: ")
+        assert (desk.folder / "notes.txt").read_text() == "old\n"
+        terminal.type("y\n")
+        terminal.wait_for("Done.")
+        terminal.wait_for("you> ")
+        terminal.type("\x04")
+        assert terminal.wait() == 0
+        assert len(upstream.requests) == 2
+    assert (desk.folder / "notes.txt").read_text() == "new\n"
+    shown = "\n".join(terminal.screen)
+    assert "    | -old\n    | +new" in shown
+
+
+ANSWER = """# Weather
+
+It is **21 degrees** in `Paris`, and [more](http://example.org/x) follows in a line that is long enough to be broken.
+
+- first 東京都 item of a list that has to be broken somewhere
+- second
+
+```python
+print("a long line of code that the terminal breaks", 123456789)
+```
+
+| city | degrees |
+|---|---|
+| Paris | 21 |
+"""
+
+
+def test_every_width_shows_the_whole_conversation(desk: Desk) -> None:
+    """At 40, 80 and 120 columns, with colours and without: nothing is cut, and no word of prose is broken."""
+    for columns, environment in itertools.product((40, 80, 120), ({}, {"NO_COLOR": "1"})):
+        with (
+            Upstream([call("read", path="tools.py"), ANSWER]) as upstream,
+            desk.at_terminal("chat", *at(upstream), *WITH_TOOLS, size=(columns, 30), **environment) as terminal,
+        ):
+            terminal.wait_for("you> ")
+            terminal.type("How is the weather? " + "word " * 30 + "\r")
+            terminal.wait_for("2 turns, 1 call")
+            terminal.wait_for("you> ")
+            terminal.type("/help\r")
+            terminal.wait_for("Ctrl-R")
+            terminal.wait_for("you> ")
+            terminal.type("\x04")
+            assert terminal.wait() == 0
+        where = f"{columns} columns, {environment}"
+        rows = terminal.screen
+        assert all(cell_len(row) <= columns for row in rows), where
+        joined = " ".join(" ".join(rows).split())
+        for words in (
+            "21 degrees",
+            "Paris",
+            "http://example.org/x",
+            "long enough to be broken.",
+            "東京都 item",
+            "second",
+        ):
+            assert words in joined, (where, words, rows)
+        code = "".join(row.strip() for row in rows)
+        assert "terminalbreaks" in code.replace(" ", "") and "123456789" in code, where
+        has_colours = re.search(rb"\x1b\[(?:[0-9;]*;)?(?:3[1-8]|9[0-7])[0-9;]*m", terminal.seen) is not None
+        assert has_colours == (not environment), where
+        assert ("**21" in joined) == bool(environment), "without colours, the text is as the model wrote it"
+
+
+def test_a_terminal_that_changes_its_size_loses_nothing(desk: Desk, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with (
+        Upstream([call("wait_for", pipe=str(pipe)), "All is **well** at every width of the terminal."]) as upstream,
+        desk.at_terminal("chat", *at(upstream), *WITH_TOOLS, "--approve", "wait_for", size=(80, 24)) as terminal,
+    ):
+        terminal.wait_for("you> ")
+        terminal.type("a message")
+        terminal.wait_for("message")
+        terminal.resize(40, 12)
+        terminal.process.send_signal(signal.SIGWINCH)
+        terminal.type(" of two halves\r")
+        terminal.wait_for("waiting for the pipe")
+        terminal.resize(30, 10)
+        pipe.write_text("go")
+        terminal.wait_for("2 turns, ")
+        terminal.wait_for("you> ")
+        terminal.type("\x04")
+        assert terminal.wait() == 0
+        assert texts(upstream, 0) == ["a message of two halves"]
+    assert "All is well at every width of\nthe terminal." in "\n".join(terminal.screen)
+
+
+def test_the_history_is_private_and_has_no_secrets(desk: Desk) -> None:
+    secret = "sk-proj-" + "a1B2c3D4" * 6
+    history = desk.folder / "state" / "dragoman" / "chat_history.jsonl"
+    with Upstream(["ok"] * 4) as upstream:
+        with desk.at_terminal("chat", *at(upstream)) as terminal:
+            for message in ("first", f"the key is {secret}", PASTE.format("two\nlines")):
+                terminal.wait_for("you> ")
+                terminal.type(f"{message}\r")
+                terminal.wait_for("1 turn, ")
+            terminal.wait_for("you> ")
+            terminal.type("\x04")
+            assert terminal.wait() == 0
+        assert history.stat().st_mode & 0o777 == 0o600
+        assert history.read_text().splitlines() == ['"first"', '"two\\nlines"']
+        with desk.at_terminal("chat", *at(upstream)) as terminal:
+            terminal.wait_for("you> ")
+            terminal.type("\x1b[A")
+            terminal.wait_for("lines")
+            terminal.type("\r")
+            terminal.wait_for("1 turn, ")
+            assert texts(upstream, 3) == ["two\nlines"]
+        with desk.at_terminal("chat", *at(upstream), "--no-journal") as terminal:
+            terminal.wait_for("you> ")
+            terminal.type("/usage\r")
+            terminal.wait_for("0 messages")
+    assert len(history.read_text().splitlines()) == 2, "--no-journal writes no history either"
+
+
+def test_commands_and_files_are_completed(desk: Desk) -> None:
+    desk.write("a folder/notes.txt", "")
+    with Upstream(["ok"]) as upstream, desk.at_terminal("chat", *at(upstream)) as terminal:
+        terminal.wait_for("you> ")
+        terminal.type("/usa\t\r")
+        terminal.wait_for("0 messages, ")
+        terminal.wait_for("you> ")
+        terminal.type("read too\t and ./tool\t\r")
+        terminal.wait_for("1 turn, ")
+        assert texts(upstream, 0) == ["read tools.py  and ./tools.py "]
+
+
+def test_a_chat_begins_with_a_saved_prompt_and_sends_others(desk: Desk) -> None:
+    desk.write("config/dragoman/prompts/greet.md", "Greet {name}.")
+    desk.write("config/dragoman/prompts/review.md", "Review: {task}")
+    with Upstream(["one", "two"]) as upstream:
+        arguments = ["chat", *at(upstream), "-p", "greet", "--fill", "name=Ann"]
+        done = desk(*arguments, stdin="/prompt review this text\n/prompt\n/prompt nosuch\n/save notes.md\n/sessions\n")
+        assert texts(upstream, 1) == ["Greet Ann.", "one", "Review: this text"]
+        assert desk("chat", *at(upstream), "--fill", "name=Ann").code == 2
+    assert done.out == "one\ntwo\n"
+    for words in ("  greet\n", "there is no prompt 'nosuch'", "saved 4 messages in notes.md", "* chat-"):
+        assert words in done.err
+    saved = (desk.folder / "notes.md").read_text()
+    assert (
+        saved == "## user\n\nGreet Ann.\n\n## assistant\n\none\n\n## user\n\nReview: this text\n\n## assistant\n\ntwo\n"
+    )

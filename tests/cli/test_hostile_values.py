@@ -531,7 +531,7 @@ def test_a_question_of_the_model(value: str, monkeypatch: pytest.MonkeyPatch) ->
     assert asyncio.run(asked(f"Which?\n{value}", [value, "other"])) == value
     shown = written(stream)
     check(shown)
-    assert all(line[:1] in " >q" or line == "" for line in shown.split("\n"))
+    assert all(line[:1] in " q" or line in ("", "answer> ") for line in shown.split("\n"))
 
 
 # ---- errors, notices, progress, the log ------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ def test_every_option_is_a_setting_or_is_read(name: str) -> None:
 def test_run_and_chat_have_every_option() -> None:
     by_name = {row.name: row for row in COMMANDS}
     run, chat = ([each.name for each in by_name[name].load().params] for name in ("run", "chat"))
-    assert chat == list(RunOptions.__struct_fields__)
-    assert run == ["task", "prompt", "fill", *chat]
+    assert chat == ["prompt", "fill", *RunOptions.__struct_fields__]
+    assert run == ["task", *chat]
 
 
 def test_a_resumed_run_gets_the_options_that_shape_it() -> None:

@@ -31,7 +31,7 @@ from dragoman.cli.screen import (
     summarise,
     write_arguments,
 )
-from dragoman.cli.signals import discard_typed_input, read_line
+from dragoman.cli.signals import discard_typed_input, has_typed_more, read_line, shown_keys
 from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError
 from dragoman.own_code import find_program
@@ -410,6 +410,10 @@ class TerminalApprover:
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         self._view.restore()
+        with shown_keys():
+            return await self._ask(request)
+
+    async def _ask(self, request: ApprovalRequest) -> Approval:
         discard_typed_input()
         screen = Screen(self._view.console.file)
         was_cut = self._draw(screen, request, limit=_MAX_ARGUMENT_CHARS)
@@ -423,6 +427,10 @@ class TerminalApprover:
             if line is None:
                 self._view.console.print()
                 return Approval(False, "the terminal was closed", by="default")
+            if has_typed_more():
+                discard_typed_input()
+                self._view.force_line("several lines came at once, so they do not count; type the answer", "yellow")
+                continue
             typed = parse_answer(line)
             if typed.choice == "show":
                 was_cut = self._draw(screen, request, limit=None)
@@ -526,8 +534,9 @@ def make_ask_user(view: ScreenView, read_line: Callable[[], Awaitable[str | None
         view.block(question, mark="  | ")
         for number, choice in enumerate(choices, 1):
             view.force_line(f"  {number}. {choice}")
-        view.console.print("> ", end="")
-        line = await read_line()
+        view.console.print("answer> ", end="")
+        with shown_keys():
+            line = await read_line()
         if line is None:
             view.console.print()
             return ""

@@ -5,21 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any
+from pathlib import Path
+from typing import IO
 
 import typer
 
 from dragoman.agent import Agent, Run, RunEvent
+from dragoman.agent.records import Ended, decode
 from dragoman.agent.resume import read_start
-from dragoman.characters import quote_value
+from dragoman.characters import escape_line, quote_value
 from dragoman.cli.approval_prompt import CommandApprover
 from dragoman.cli.attachments import add_attachments, read_attachments
 from dragoman.cli.context import AppContext
-from dragoman.cli.options import RunOptions, with_options
+from dragoman.cli.options import Fill, PromptName, RunOptions, with_options
+from dragoman.cli.prompts import fill_prompt
 from dragoman.cli.runner import (
     FinishedRun,
     LoopRunner,
@@ -29,28 +34,48 @@ from dragoman.cli.runner import (
     open_view,
     show_run,
 )
-from dragoman.cli.screen import count, exit_code_of, one_line, print_line, print_warnings, report_error
+from dragoman.cli.screen import (
+    SIGNAL_BASE,
+    can_draw,
+    count,
+    exit_code_of,
+    format_time,
+    one_line,
+    print_warnings,
+    report_error,
+)
 from dragoman.cli.signals import reserve_stdin, reserve_stdout
+from dragoman.config.prompts import find_prompt, find_prompts
 from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.journal import MemoryJournal
+from dragoman.paths import current_folder, state_folder
 from dragoman.replies import add_usage
-from dragoman.types import Message, Usage
+from dragoman.secrets import scrub
+from dragoman.types import Message, Text, Usage
 
 # ---- input -----------------------------------------------------------------------------------------------------------
 
-PROMPT = "> "
-_CONTINUATION = ". "
+PROMPT = "you> "
+_CONTINUATION = "   . "
 _QUOTES = '"""'
+_HISTORY = "chat_history.jsonl"
+_AGAIN = "Ctrl-C again, Ctrl-D or /quit ends the chat"
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP between two replies."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 class LineInput:
-    """Reads messages line by line; at a terminal with a prompt and line editing."""
+    """Reads messages line by line, from a pipe or from a terminal that cannot move its cursor."""
 
-    def __init__(self, lines: IO[str], commands: Sequence[str] = ()) -> None:
+    def __init__(self, lines: IO[str]) -> None:
         self._lines = lines
         self.is_terminal = lines is sys.stdin and lines.isatty()
-        if self.is_terminal:
-            _enable_line_editing(commands)
 
     def read(self) -> str | None:
         """The next message; None at the end. Lines between triple quotes, or that end with \\, are one message."""
@@ -82,25 +107,80 @@ class LineInput:
             line = self._lines.readline()
             return line.rstrip("\r\n") if line else None
         try:
+            return self._ask(prompt)
+        except KeyboardInterrupt as interrupt:
+            if isinstance(interrupt, Terminated):
+                raise
+            print(file=sys.stderr)
+            print_note(_AGAIN)
+            return self._ask(prompt)
+
+    def _ask(self, prompt: str) -> str | None:
+        try:
             return input(prompt)
         except EOFError:
             print(file=sys.stderr)
             return None
 
+    def stop(self, number: int) -> bool:
+        return False
 
-def _enable_line_editing(commands: Sequence[str]) -> None:
-    """Turn on arrow keys, history and completion with tab, if Python has readline."""
-    with contextlib.suppress(ImportError):
-        import readline
 
-        def complete(text: str, number: int) -> str | None:
-            # `text` has no slash, because a slash ends a word; so look at the whole line.
-            typed = readline.get_line_buffer()
-            fitting = [command for command in commands if typed.startswith("/") and command.startswith(typed)]
-            return fitting[number][len(typed) - len(text) :] if number < len(fitting) else None
+class EditorInput:
+    """Reads messages with a line editor."""
 
-        readline.set_completer(complete)
-        readline.parse_and_bind("tab: complete")
+    is_terminal = True
+
+    def __init__(self, conversation: Conversation, runner: LoopRunner, history: Path | None) -> None:
+        # Loaded now: a tool may change the files that are imported later.
+        from dragoman.cli.editor import Interrupted, LineEditor, MessageCompleter
+
+        self._runner = runner
+        self._editor = LineEditor(history, MessageCompleter(COMMANDS, conversation.complete))
+        self._interrupted: type[Exception] = Interrupted
+        self._signal: int | None = None
+        self._has_warned = False
+
+    def read(self) -> str | None:
+        """The next message; None at the end."""
+        while True:
+            print(file=sys.stderr)
+            try:
+                message = self._runner.run(self._editor.read())
+            except EOFError:
+                return None
+            except self._interrupted:
+                self._check_signal()
+                if self._has_warned:
+                    raise KeyboardInterrupt from None
+                self._has_warned = True
+                print_note(_AGAIN)
+            except OSError:
+                # A terminal that is gone cannot be restored.
+                self._check_signal()
+                raise
+            else:
+                self._has_warned = False
+                return message
+
+    def _check_signal(self) -> None:
+        if self._signal is not None:
+            raise Terminated(self._signal) from None
+
+    def stop(self, number: int) -> bool:
+        """End `read` because of a signal, after it restored the terminal. Returns False if it does not wait."""
+        self._signal = number
+        return self._editor.stop(self._interrupted())
+
+
+Input = LineInput | EditorInput
+
+
+def _open_input(lines: IO[str], conversation: Conversation, runner: LoopRunner) -> Input:
+    if not (lines is sys.stdin and lines.isatty()) or not can_draw(sys.stderr):
+        return LineInput(lines)
+    folder = state_folder(os.environ) if conversation.is_saved else None
+    return EditorInput(conversation, runner, None if folder is None else folder / _HISTORY)
 
 
 # ---- the conversation ------------------------------------------------------------------------------------------------
@@ -113,14 +193,17 @@ class Conversation:
         self._context = context
         self._runner = runner
         self._approver = CommandApprover(context.options.approve, can_defer=context.defers_approvals)
+        is_saved = context.journal is not None
         if context.journal is None:
             # A message continues from the previous run, which is in the journal.
             context.journal = MemoryJournal()
         self._journal = context.journal
+        self.is_saved = is_saved
         self.session = session or _new_session()
         self._attached = read_attachments(context.options.attach, uses_stdin=True)
         self._history: list[Message] | None = None
         """The messages before the next one, after an undo; None if the session in the journal has them."""
+        self._listed_sessions: list[str] = []
         self._user = TerminalUser()
         self.agent = self._make_agent(None)
         self.usage = Usage()
@@ -148,7 +231,7 @@ class Conversation:
         else:
             self.send(message[1:] if text.startswith("//") else message)
 
-    def send(self, message: str) -> None:
+    def send(self, message: str | list[Message]) -> None:
         """Send a message and show the reply. An error ends this turn, but not the chat."""
         try:
             finished = self._runner.run(self._run_message(message))
@@ -165,9 +248,11 @@ class Conversation:
         self.code = exit_code_of(result, finished.signal)
         if finished.signal is not None:
             self._runner.was_interrupted = True
+            if finished.signal != signal.SIGINT:
+                raise Terminated(finished.signal)
             print("interrupted", file=sys.stderr)
 
-    async def _run_message(self, message: str) -> FinishedRun:
+    async def _run_message(self, message: str | list[Message]) -> FinishedRun:
         task = add_attachments(message, self._attached)
         self._attached = []
         if self._history is not None:
@@ -205,15 +290,14 @@ class Conversation:
     def show_help(self, rest: str) -> None:
         for name, (description, _) in COMMANDS.items():
             if name != "exit":
-                print_note(f"  /{name:<10}{description}")
-        print_note(
-            '  Several lines: end each with \\, or write them between """ and """. // starts a message with a slash.'
-        )
+                print_note(f"  /{name:<10}{description}", indent=13)
+        for line in _KEYS_HELP:
+            print_note(f"  {line}", indent=4)
 
     def show_tools(self, rest: str) -> None:
         for tool in self.agent.tools:
             asks = " (asks first)" if tool.requires_approval else ""
-            print_note(f"  {tool.name}{asks}: {one_line(tool.description.partition(chr(10))[0], 100)}")
+            print_note(f"  {tool.name}{asks}: {one_line(tool.description.partition(chr(10))[0], 100)}", indent=4)
         if not len(self.agent.tools):
             print_note("  none; --tools file.py adds some")
 
@@ -229,6 +313,51 @@ class Conversation:
         if rest:
             self.session, self._history = rest, None
         print_note(f"  {self.session}")
+
+    def list_sessions(self, rest: str) -> None:
+        found = self._runner.run(self._journal.sessions())[:_MOST_SESSIONS]
+        self._listed_sessions = [each.session for each in found]
+        for each in found:
+            mark = "* " if each.session == self.session else "  "
+            words = f"{format_time(each.last)}, {count(each.runs, 'message')}"
+            print_note(f"{mark}{quote_value(each.session)}  {words}")
+        if not found:
+            print_note("  none")
+
+    def save(self, rest: str) -> None:
+        if not rest:
+            print_note("name a file: /save notes.md")
+            return
+        messages = [each for each in self._runner.run(self._all_messages()) if each.text.strip()]
+        text = "\n\n".join(f"## {each.role}\n\n{each.text.strip()}" for each in messages if each.role in _SAVED_ROLES)
+        try:
+            # Only a new file: a mistyped name must not replace one.
+            with open(os.path.expanduser(rest), "x", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(scrub(text) + "\n")
+        except OSError as error:
+            print_note(f"cannot write {quote_value(rest)}: {error.strerror}")
+        else:
+            print_note(f"  saved {count(len(messages), 'message')} in {quote_value(rest)}")
+
+    def send_prompt(self, rest: str) -> None:
+        name, _, task = rest.partition(" ")
+        known = find_prompts(os.environ, current_folder(os.environ))
+        if name:
+            self.send(find_prompt(name, os.environ, current_folder(os.environ)).fill({}, task.strip()))
+            return
+        for each in known:
+            print_note(f"  {each}")
+        if not known:
+            print_note("  none; `dragoman prompts` says where they are saved")
+
+    def complete(self, before: str) -> list[str]:
+        """What the argument of a command may be; nothing for those that take a file."""
+        command = before[1:].partition(" ")[0]
+        if command == "session":
+            return self._listed_sessions
+        if command == "prompt":
+            return list(find_prompts(os.environ, current_folder(os.environ)))
+        return []
 
     def show_usage(self, rest: str) -> None:
         cost = "the price is unknown" if self.cost is None else f"${self.cost:.4f}"
@@ -269,6 +398,19 @@ class Conversation:
             return []
         return await read_start(self._journal, last.run_id, await self._journal.read(last.run_id))
 
+    async def _all_messages(self) -> list[Message]:
+        """The messages of the session, with the last answer."""
+        if self._history is not None:
+            return self._history
+        last = await self._journal.last_run(self.session)
+        if last is None:
+            return []
+        records = await self._journal.read(last.run_id)
+        start = await read_start(self._journal, last.run_id, records)
+        ended = decode(records[-1].body, Ended) if records[-1].kind == "ended" else None
+        answer = ended.text if ended is not None else ""
+        return [*start, *([Message("assistant", [Text(answer)])] if answer else [])]
+
     # ---- closing -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -276,9 +418,15 @@ class Conversation:
             self._runner.run(self.agent.aclose())
 
 
-def print_note(text: str) -> None:
-    """Print a line of the chat itself; standard output is for the replies of the model."""
-    print_line(text, error=True)
+def print_note(text: str, indent: int = 2) -> None:
+    """Print a line of the chat itself; standard output is for the replies of the model.
+
+    On a terminal, it is broken between words, and its other rows are indented.
+    """
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
+    for part in text.split("\n"):
+        rows = textwrap.wrap(escape_line(part), width - 1, subsequent_indent=" " * indent) if width > 2 * indent else []
+        print("\n".join(rows or [escape_line(part)]), file=sys.stderr)
 
 
 def _new_session() -> str:
@@ -290,6 +438,9 @@ COMMANDS: dict[str, tuple[str, Callable[[Conversation, str], None]]] = {
     "tools": ("list the tools of the model", Conversation.show_tools),
     "model": ("show the model; /model PROVIDER:MODEL changes it", Conversation.change_model),
     "session": ("show the session; /session NAME continues another one", Conversation.change_session),
+    "sessions": ("list the last sessions", Conversation.list_sessions),
+    "save": ("write the conversation into a file: /save FILE", Conversation.save),
+    "prompt": ("send a saved prompt: /prompt NAME WORDS", Conversation.send_prompt),
     "usage": ("show tokens and cost so far", Conversation.show_usage),
     "retry": ("send the last message again", Conversation.retry),
     "undo": ("remove the last message", Conversation.undo),
@@ -301,9 +452,9 @@ COMMANDS["exit"] = COMMANDS["quit"]
 
 HELP = """Chat with a model that has tools. The conversation is saved in a session; --session continues it.
 
-Ctrl-C stops the current reply. At the prompt, Ctrl-C and Ctrl-D end the program. To write a message of several lines,
-end each line with a backslash, or put the lines between two lines of three quotes. /help lists the commands: /tools,
-/model, /session, /usage, /retry, /undo, /quit. From a pipe, every line is a message, and the exit code is that of the
+Enter sends a message, Alt-Enter begins a new line, and a paste is one message. Ctrl-C stops the current reply; at the
+prompt it clears what was typed. Ctrl-D ends the chat. /help lists the commands: /tools, /model, /session, /sessions,
+/save, /prompt, /usage, /retry, /undo, /quit. From a pipe, every line is a message, and the exit code is that of the
 last message.
 
 \b
@@ -312,15 +463,18 @@ Examples:
   dragoman chat -m openai:gpt-5 --tools weather.py --system "Answer in one sentence."
   dragoman chat --session trip           continue that session
   dragoman chat --resume                 continue the last session
+  dragoman chat -p review --fill language=German     begin with a saved prompt
   printf 'hello\\nand in French?\\n' | dragoman chat -m ollama:qwen3
 """
 
-_INTERRUPTED = 130
-_TERMINATED = 143
-
-
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM between two replies."""
+_KEYS_HELP = (
+    "Alt-Enter, or \\ at the end of a line: a new line. A paste is one message.",
+    "Ctrl-C: stop the reply, or clear the message. Tab: complete commands and files.",
+    "// starts a message with a slash. Ctrl-R: search earlier messages.",
+)
+_SAVED_ROLES = ("user", "assistant")
+_MOST_SESSIONS = 10
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 app = typer.Typer(name="chat", add_completion=False, rich_markup_mode=None)
@@ -333,39 +487,46 @@ app = typer.Typer(name="chat", add_completion=False, rich_markup_mode=None)
     resume="Continue the last session.",
     quiet="Print only the answers.",
 )
-def chat(*, options: RunOptions) -> int:
+def chat(prompt: PromptName = None, fill: Fill = None, *, options: RunOptions) -> int:
+    first = fill_prompt(prompt, fill, "")
     runner = LoopRunner()
-    with _sigterm_as_interrupt(), AppContext(options) as context:
+    with AppContext(options) as context:
         session = _last_session(context, runner) if options.resume and not options.session else options.session
-        is_saved = context.journal is not None
         conversation = Conversation(context, runner, session)
         print_warnings(context.warnings)
         try:
-            code = _read_and_answer(conversation)
+            code = _read_and_answer(conversation, runner, first)
         except BrokenPipeError:
             conversation.close()
             raise
-        except KeyboardInterrupt as interrupt:
+        except Terminated as signal_:
+            code = SIGNAL_BASE + signal_.number
+        except KeyboardInterrupt:
             print(file=sys.stderr)
-            code = _TERMINATED if isinstance(interrupt, _Terminated) else _INTERRUPTED
+            code = SIGNAL_BASE + signal.SIGINT
         conversation.close()
-        if is_saved and conversation.turns and not options.quiet and not options.as_json:
+        is_silent = options.quiet or options.as_json or code == SIGNAL_BASE + getattr(signal, "SIGHUP", 0)
+        if conversation.is_saved and conversation.turns and not is_silent:
             print_note(f"continue with: dragoman chat --session {quote_value(conversation.session)}")
     return runner.close(code)
 
 
-def _read_and_answer(conversation: Conversation) -> int:
+def _read_and_answer(conversation: Conversation, runner: LoopRunner, first: str | list[Message]) -> int:
     """Read and answer messages until the end. From a pipe, the exit code is that of the last message."""
     with reserve_stdin() as lines:
-        line_input = LineInput(lines, [f"/{name}" for name in COMMANDS])
-        if line_input.is_terminal:
-            endpoint, tools = conversation.agent.endpoint, count(len(conversation.agent.tools), "tool")
-            print_note(
-                f"{endpoint.provider.name}:{endpoint.model}, {tools}, session {conversation.session}; /help shows more"
-            )
-        while not conversation.is_finished and (message := line_input.read()) is not None:
-            conversation.handle(message)
-        return 0 if line_input.is_terminal else conversation.code
+        source = _open_input(lines, conversation, runner)
+        with _ended_by_signals(source):
+            if source.is_terminal:
+                endpoint, tools = conversation.agent.endpoint, count(len(conversation.agent.tools), "tool")
+                print_note(
+                    f"{endpoint.provider.name}:{endpoint.model}, {tools}, session {conversation.session}; "
+                    "/help shows more"
+                )
+            if first:
+                conversation.send(first)
+            while not conversation.is_finished and (message := source.read()) is not None:
+                conversation.handle(message)
+        return 0 if source.is_terminal else conversation.code
 
 
 def _last_session(context: AppContext, runner: LoopRunner) -> str:
@@ -378,14 +539,20 @@ def _last_session(context: AppContext, runner: LoopRunner) -> str:
 
 
 @contextlib.contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Between two replies, let SIGTERM end the chat like an interrupt, so that the terminal is restored."""
+def _ended_by_signals(source: Input) -> Iterator[None]:
+    """Between two replies, let SIGTERM and SIGHUP end the chat so that the terminal is restored."""
 
-    def terminate(*_: Any) -> None:
-        raise _Terminated
+    def end(number: int, _: object) -> None:
+        if not source.stop(number):
+            raise Terminated(number)
 
-    previous = signal.signal(signal.SIGTERM, terminate)
+    previous = {number: signal.getsignal(number) for number in _SIGNALS}
+    # `nohup` sets a signal to be ignored. That setting is kept.
+    changed = [number for number in _SIGNALS if previous[number] is not signal.SIG_IGN]
+    for number in changed:
+        signal.signal(number, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number in changed:
+            signal.signal(number, previous[number])

@@ -12,7 +12,7 @@ import typer
 from msgspec import Struct
 from typer.core import TyperCommand
 
-from dragoman.cli.app import PlainGroup, make_plain
+from dragoman.cli.parameters import PlainGroup, make_plain
 from dragoman.types import ModeName, SandboxName, ToolModeName, TrustName
 
 
@@ -360,6 +360,16 @@ def _default_of(name: str) -> str:
 # ---- what several commands share -------------------------------------------------------------------------------------
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+PromptName = Annotated[
+    str | None,
+    _option(
+        "--prompt", "-p", metavar="NAME", help="A saved prompt (`dragoman prompts` lists them), or mcp:SERVER/PROMPT."
+    ),
+]
+Fill = Annotated[
+    list[str] | None,
+    _option("--fill", metavar="NAME=VALUE", help="A placeholder of the prompt. May be repeated."),
+]
 JournalPath = Annotated[
     str | None,
     _option(

@@ -11,7 +11,9 @@ from dragoman.cli.options import Json
 from dragoman.cli.screen import GAP, Screen, pad_columns, write_json
 from dragoman.config.files import shorten
 from dragoman.config.prompts import Prompt, find_prompt, find_prompts, prompt_folders
+from dragoman.errors import ConfigError
 from dragoman.paths import current_folder
+from dragoman.types import Message
 
 HELP = """List the saved prompts, or show one of them.
 
@@ -73,3 +75,22 @@ def _list(screen: Screen, found: list[Prompt]) -> None:
         first = next((line.strip() for line in prompt.text.splitlines() if line.strip()), "")
         shown = screen.fit(first, len(name) + len(source) + len(words) + 3 * len(GAP))
         screen.line((name, "green"), GAP, (source, "dim"), GAP, words, GAP, shown)
+
+
+def fill_prompt(name: str | None, fill: list[str] | None, task: str) -> str | list[Message]:
+    """The task of a prompt, saved or of an MCP server, with its values; without a prompt, the task."""
+    if name is None:
+        if fill:
+            raise ConfigError("--fill needs --prompt", hint="name the prompt: -p NAME --fill NAME=VALUE")
+        return task
+    values = {}
+    for each in fill or ():
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise ConfigError(f"--fill {each!r} has no value", hint="write it as NAME=VALUE")
+        values[key.strip()] = value
+    if name.startswith("mcp:"):
+        from dragoman.cli.mcp import read_prompt
+
+        return read_prompt(name, values, task)
+    return find_prompt(name, os.environ, current_folder(os.environ)).fill(values, task)

@@ -1,12 +1,14 @@
 """Views of a run: lines of JSON for programs, or text for people.
 
 The text of the model goes to standard output, everything else to standard error. On a terminal the text is printed as
-it arrives. In a pipe only the answer is printed, at the end: text before a tool call is not part of the answer.
+it arrives, as Markdown unless the terminal has no colours. In a pipe only the answer is printed, at the end: text
+before a tool call is not part of the answer.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from functools import cached_property
@@ -28,6 +30,7 @@ from dragoman.characters import TextEscaper, escape_json, escape_line, escape_te
 from dragoman.cli.screen import (
     OUTCOME_HINTS,
     Spinner,
+    can_draw,
     count,
     describe_part,
     first_lines,
@@ -52,6 +55,8 @@ from dragoman.wire.media import LEFT_OUT
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from dragoman.cli.markdown import MarkdownWriter
 
 _SECONDS_BETWEEN_LINES = 1.0
 _SLOW_CALL_SECONDS = 1.0
@@ -148,6 +153,15 @@ class ScreenView:
 
         return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
+    @cached_property
+    def _markdown(self) -> MarkdownWriter | None:
+        """Prints the text of the model on a terminal with colours."""
+        if os.environ.get("NO_COLOR") or not can_draw(self._out):
+            return None
+        from dragoman.cli.markdown import MarkdownWriter
+
+        return MarkdownWriter(self._out)
+
     def show(self, event: RunEvent) -> None:
         handle = self._table.get(type(event))
         if handle is not None:
@@ -182,10 +196,13 @@ class ScreenView:
         self._end_line()
 
     def _end_line(self) -> None:
-        if self._unfinished_line is not None:
-            self._unfinished_line.write(self._escaper.close() + "\n")
-            self._unfinished_line.flush()
-            self._unfinished_line = None
+        stream, self._unfinished_line = self._unfinished_line, None
+        if stream is self._out and self._markdown is not None:
+            self._markdown.feed(self._escaper.close())
+            self._markdown.close()
+        elif stream is not None:
+            stream.write(self._escaper.close() + "\n")
+            stream.flush()
 
     def _show_waiting(self, words: str) -> None:
         if self._spinner.is_live:
@@ -217,7 +234,12 @@ class ScreenView:
         self._spinner.hide()
         if self._unfinished_line is self.console.file:
             self._end_line()
-        self._out.write(self._escaper.feed(text))
+        shown = self._escaper.feed(text)
+        if self._markdown is not None:
+            self._unfinished_line = self._out
+            self._markdown.feed(shown)
+            return
+        self._out.write(shown)
         self._out.flush()
         self._unfinished_line = None if text.endswith("\n") else self._out
 

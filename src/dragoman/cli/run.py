@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dragoman.cli.attachments import add_attachments, describe_attachments, read_attachments
-from dragoman.cli.options import RunOptions, with_options
+from dragoman.cli.options import Fill, PromptName, RunOptions, with_options
+from dragoman.cli.prompts import fill_prompt
 from dragoman.cli.screen import STANDARD_INPUT, exit_code_of, print_line, print_warnings, read_text, report_error
 from dragoman.errors import ConfigError
 
@@ -82,29 +82,13 @@ def run(
             metavar="TASK", help="The task; - is standard input. With --resume: the id of a run.", show_default=False
         ),
     ] = None,
-    prompt: Annotated[
-        str | None,
-        typer.Option(
-            "--prompt",
-            "-p",
-            metavar="NAME",
-            help="A saved prompt (`dragoman prompts` lists them), or mcp:SERVER/PROMPT.",
-            show_default=False,
-        ),
-    ] = None,
-    fill: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fill", metavar="NAME=VALUE", help="A placeholder of the prompt. May be repeated.", show_default=False
-        ),
-    ] = None,
+    prompt: PromptName = None,
+    fill: Fill = None,
     *,
     options: RunOptions,
 ) -> int:
     words = tuple(task or ())
-    if fill and prompt is None:
-        raise ConfigError("--fill needs --prompt", hint="name the prompt: -p NAME --fill NAME=VALUE")
-    if options.resume and prompt is not None:
+    if options.resume and (prompt is not None or fill):
         raise ConfigError("--resume continues a run and takes no --prompt", hint="leave out one of them")
     if options.resume and options.attach:
         raise ConfigError("--resume continues a run and takes no --attach", hint="leave out one of them")
@@ -114,29 +98,11 @@ def run(
                 "there is no task, because -a - reads standard input", hint="write the task: dragoman run TASK -a -"
             )
         parts = read_attachments(options.attach, uses_stdin=STANDARD_INPUT in words)
-        text = read_task(words) if prompt is None else fill_prompt(prompt, fill or [], words)
+        text = fill_prompt(prompt, fill, read_task(words) if words or prompt is None else "")
         return _run_task(options, add_attachments(text, parts))
     if len(words) > 1:
         raise ConfigError("--resume takes the id of one run, or none", hint="`dragoman sessions list` shows them")
     return _run_task(options, "", run_id=words[0] if words else None)
-
-
-def fill_prompt(name: str, fill: list[str], words: tuple[str, ...]) -> str | list[Message]:
-    """The task of a prompt, saved or of an MCP server: its text with the values and the words of the command line."""
-    values = {}
-    for each in fill:
-        key, equals, value = each.partition("=")
-        if not equals:
-            raise ConfigError(f"--fill {each!r} has no value", hint="write it as NAME=VALUE")
-        values[key.strip()] = value
-    task = read_task(words) if words else ""
-    if name.startswith("mcp:"):
-        from dragoman.cli.mcp import read_prompt
-
-        return read_prompt(name, values, task)
-    from dragoman.config.prompts import find_prompt
-
-    return find_prompt(name, os.environ, Path()).fill(values, task)
 
 
 def read_task(words: tuple[str, ...]) -> str:

@@ -21,7 +21,7 @@ from dragoman.cli.approval_prompt import AskApproval, TerminalApprover, make_ask
 from dragoman.cli.context import AppContext
 from dragoman.cli.options import RunOptions
 from dragoman.cli.render import JsonView, ScreenView, View
-from dragoman.cli.signals import InterruptHandler
+from dragoman.cli.signals import InterruptHandler, hidden_keys
 from dragoman.cli.signals import is_attended as is_attended
 from dragoman.errors import ConfigError
 from dragoman.journal import Journal, RunSummary, UnknownSession
@@ -56,12 +56,15 @@ async def show_run(start: StartRun, view: View) -> FinishedRun:
                 run.cancel("its output can no longer be written")
 
     def on_interrupt() -> None:
-        if not errors:
-            view.note("ending this run; interrupt again to end the program at once")
         run.cancel("interrupted by the user")
+        # After SIGHUP the terminal may be gone.
+        with contextlib.suppress(OSError):
+            if not errors:
+                view.note("ending this run; interrupt again to end the program at once")
 
     run = start(on_event)
-    with InterruptHandler(asyncio.get_running_loop(), on_interrupt, view.restore) as handler:
+    keys = hidden_keys() if isinstance(view, ScreenView) else contextlib.nullcontext()
+    with keys, InterruptHandler(asyncio.get_running_loop(), on_interrupt, view.restore) as handler:
         result = await run.result(check=False)
     if errors:
         raise errors[0]

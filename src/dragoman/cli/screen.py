@@ -108,6 +108,11 @@ def may_be_terminal(stream: IO[str]) -> bool:
     return stream.isatty() or "FORCE_COLOR" in os.environ or "TTY_COMPATIBLE" in os.environ
 
 
+def can_draw(stream: IO[str]) -> bool:
+    """Whether a stream is a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM", "").lower() not in ("", "dumb", "unknown")
+
+
 class Screen:
     """Prints lines of styled words, in colour only on a terminal. Nothing in them is interpreted as markup."""
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -15,13 +16,13 @@ from typing import IO, Any, Self
 
 from dragoman.cli.screen import SIGNAL_BASE
 
-# ---- SIGINT and SIGTERM ----------------------------------------------------------------------------------------------
+# ---- signals during a run --------------------------------------------------------------------------------------------
 
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasattr(signal, name))
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class InterruptHandler:
-    """Handles SIGINT and SIGTERM during a run. The first ends the run, the second ends the program at once.
+    """Handles SIGINT, SIGTERM and SIGHUP during a run. The first ends the run, the second ends the program at once.
 
     `signal_number` is the first signal that came.
     """
@@ -56,6 +57,7 @@ class InterruptHandler:
         if self.signal_number is not None:
             with contextlib.suppress(Exception):
                 self._on_second()
+            _keyboard.restore()
             self.end_children()
             os._exit(SIGNAL_BASE + signum)
         self.signal_number = signum
@@ -163,6 +165,71 @@ async def read_line() -> str | None:
     finally:
         loop.remove_reader(descriptor)
     return data.decode("utf-8", "replace") if data else None
+
+
+class _Keyboard:
+    """The echo of the terminal. Without it, keys that are typed during a reply do not tear the text apart."""
+
+    def __init__(self) -> None:
+        self._before: list[Any] | None = None
+
+    @property
+    def is_hidden(self) -> bool:
+        return self._before is not None
+
+    def hide(self) -> None:
+        with contextlib.suppress(ImportError, OSError, ValueError, AttributeError):
+            import termios
+
+            descriptor = sys.stdin.fileno()
+            # A job in the background would be stopped if it changed the terminal.
+            if self._before is None and os.isatty(descriptor) and os.tcgetpgrp(descriptor) == os.getpgrp():
+                with contextlib.suppress(termios.error):
+                    before = termios.tcgetattr(descriptor)
+                    after = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+                    termios.tcsetattr(descriptor, termios.TCSANOW, after)
+                    self._before = before
+
+    def restore(self) -> None:
+        before, self._before = self._before, None
+        if before is not None:
+            import termios
+
+            with contextlib.suppress(termios.error, OSError, ValueError):
+                termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
+
+
+_keyboard = _Keyboard()
+
+
+@contextlib.contextmanager
+def hidden_keys() -> Iterator[None]:
+    """Do not show the keys that are typed. They wait for whoever reads them next."""
+    _keyboard.hide()
+    try:
+        yield
+    finally:
+        _keyboard.restore()
+
+
+@contextlib.contextmanager
+def shown_keys() -> Iterator[None]:
+    """Show the keys that are typed, although `hidden_keys` hides them."""
+    was_hidden = _keyboard.is_hidden
+    _keyboard.restore()
+    try:
+        yield
+    finally:
+        if was_hidden:
+            _keyboard.hide()
+
+
+def has_typed_more() -> bool:
+    """Whether more input is there at once, behind a line that was read: nobody types that fast."""
+    try:
+        return bool(select.select([sys.stdin.fileno()], [], [], 0)[0])
+    except (OSError, ValueError):
+        return False
 
 
 def discard_typed_input() -> None:
