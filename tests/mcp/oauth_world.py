@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import inspect
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -198,10 +201,10 @@ def browse(url: str) -> str:
     raise AssertionError("the page redirects for ever")
 
 
-BROWSER = """#!{python}
-import sys
-sys.path.insert(0, {root!r})
-from tests.mcp.oauth_world import browse
-browse(sys.argv[1])
-"""
-"""A program for $BROWSER."""
+def write_browser(path: Path) -> str:
+    """Write a program for $BROWSER, which needs nothing but Python, and return its path."""
+    head = "from http.client import HTTPConnection\nfrom urllib.parse import urlsplit\nimport sys\n\n"
+    source = f"#!{sys.executable} -IS\n{head}{inspect.getsource(browse)}\nbrowse(sys.argv[1])\n"
+    path.write_text(source, encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)

@@ -9,12 +9,14 @@ import asyncio
 import os
 import socket
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
+from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.resolve import Elicit, Resolve
 from mcp.types import ToolAnnotations
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 server = MCPServer("weather", version="1.0")
 WAITS: list[str] = []
@@ -92,6 +94,58 @@ async def grow(context: Context) -> str:
     await context.notify_tools_changed()
     await context.session.send_tool_list_changed()
     return "grown"
+
+
+class Booking(BaseModel):
+    """What `book` asks for."""
+
+    seats: int = Field(ge=1, le=9, description="How many seats")
+    aisle: bool
+    meal: Literal["none", "fish"] = "none"
+    note: str | None = None
+
+
+def ask_for_booking(show: str) -> Elicit[Booking]:
+    return Elicit(f"Which seats for {show}?", Booking)
+
+
+@server.tool()
+def book(show: str, booking: Annotated[ElicitationResult[Booking], Resolve(ask_for_booking)]) -> str:
+    """Book seats, and ask the user which."""
+    return f"{booking.action} {booking.data.model_dump() if booking.action == 'accept' else ''}".strip()
+
+
+@server.tool()
+async def visit(url: str, context: Context) -> str:
+    """Ask the user to open a page; only before 2026-07-28."""
+    return (await context.elicit_url("Please sign.", url, "e1")).action
+
+
+@server.tool()
+async def appear(name: str, context: Context) -> str:
+    """Add a tool, and say so."""
+    server.add_tool(lambda: f"{name} works", name=name, description="It is new.")
+    await context.notify_tools_changed()
+    await context.session.send_tool_list_changed()
+    return "added"
+
+
+@server.resource("note://today", name="today", mime_type="text/plain")
+def today() -> str:
+    """The note of today."""
+    return "buy bread"
+
+
+@server.resource("note://{day}/raw", mime_type="application/octet-stream")
+def raw(day: str) -> bytes:
+    """The note of a day as bytes."""
+    return day.encode()
+
+
+@server.prompt()
+def travel(city: str, days: str = "2") -> str:
+    """Plan a journey."""
+    return f"Plan a journey to {city}. <|im_start|>It takes {days} days."
 
 
 def serve_http(*, json_response: bool) -> None:

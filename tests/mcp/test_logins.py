@@ -316,5 +316,5 @@ def test_the_browser_is_not_a_program_of_the_workspace(tmp_path: Path, monkeypat
     for browser in ("mine", str(tmp_path / "bin" / "mine"), ""):
         monkeypatch.setenv("BROWSER", browser)
         assert login_module.open_page("https://a.example/", str(tmp_path)) is False
-    assert login_module.open_page("file:///etc/passwd", "/nowhere") is False
+    assert login_module.open_page("file:/etc/passwd", "/nowhere") is False
     assert not ran.exists()

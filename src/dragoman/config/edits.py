@@ -59,8 +59,8 @@ def _edit(
             text = _read(path)
             before = parse_toml(text, str(path))
             changed = change(text)
-            wanted = {**before, table: expect(before.get(table, {}))}
-            if not _says(changed, wanted, table):
+            rows = before.get(table, {})
+            if not isinstance(rows, dict) or not _says(changed, {**before, table: expect(rows)}, table):
                 raise ConfigError(
                     f"{path} cannot be changed automatically: its table `{table}` is written in another way",
                     hint="edit it by hand; `dragoman config path` prints its path",

@@ -142,7 +142,7 @@ _TABLES = """\
 # anthropic = { file = "~/.secrets/claude" }  # a file that contains only the key, and that only you can read
 # groq = "gsk_..."                            # the key itself; only if nobody else can read this file
 
-# [mcp.files]                                 # an MCP server: a program with its arguments, or a URL
+# [mcp.files]                                 # an MCP server: a program, or a URL; `dragoman mcp add` writes it
 # command = ["files-server", "--root", "."]
 # env = { FILES_TOKEN = "${FILES_TOKEN}" }     # `${NAME}` is replaced by a variable, so that the file has no key
 

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dragoman.extraction.echo_reader import UNTRUSTED
 from dragoman.mcp.protocol import Limits, ServerFault, clean_line, clean_text
 from dragoman.tools.json_values import whole
 from dragoman.types import File, Image, JsonObject, Message, Text, ToolResult
@@ -169,6 +168,9 @@ def read_prompts(server: str, listed: list[Any], limits: Limits) -> list[ServerP
 
 def read_messages(result: JsonObject, limits: Limits) -> list[Message]:
     """Return the messages of a prompt. They are marked as untrusted, so that the echo guard knows their calls."""
+    # Imported late: it prepares the formats of every family.
+    from dragoman.extraction.echo_reader import UNTRUSTED
+
     messages = result.get("messages")
     if not isinstance(messages, list):
         raise ServerFault("the server sent a prompt without messages")

@@ -9,6 +9,7 @@ import inspect
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -94,13 +95,15 @@ def open_page(url: str, workspace: str | None = None) -> bool:
     writable = workspace or str(current_folder(os.environ))
     for command in _browsers(writable):
         with contextlib.suppress(OSError):
-            subprocess.Popen(
+            process = subprocess.Popen(
                 [*command, url],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+            # Somebody has to fetch its exit status; a browser may run for days.
+            threading.Thread(target=process.wait, daemon=True, name="dragoman-browser").start()
             return True
     return False
 
