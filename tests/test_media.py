@@ -20,8 +20,8 @@ from dragoman.media import (
     name_text,
     recognise,
 )
-from dragoman.tools.results import part_of_bytes
-from dragoman.types import File, Image
+from dragoman.tools.results import part_of_bytes, to_result
+from dragoman.types import File, Image, Text, ToolCall
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (640).to_bytes(4, "big") + (480).to_bytes(4, "big")
 PDF = b"%PDF-1.4 x"
@@ -127,6 +127,7 @@ def test_parts_from_paths_and_bytes(tmp_path: Path) -> None:
     assert Image(data=b"?", media_type="image/x").media_type == "image/x"
     assert File.from_path(str(tmp_path / "b.pdf")) == File("b.pdf", PDF)
     assert File("a", PDF).media_type == "application/pdf"
+    assert Image(data="data:image/png;base64,AAAA") == Image("data:image/png;base64,AAAA")
     assert File.from_path(tmp_path / "c.bin").media_type == "application/octet-stream"
     assert File.from_path(tmp_path / "a.png", "image/x-own").media_type == "image/x-own"
     with pytest.raises(FileNotFoundError):
@@ -147,6 +148,7 @@ def test_what_is_no_image_empty_or_too_large_is_told_in_one_line(tmp_path: Path)
         (lambda: File.from_path(tmp_path / "large"), "is larger than 15.0 MB"),
         (lambda: File("a", bytes(MAX_BYTES + 1)), "is larger than 15.0 MB"),
         (lambda: Image(data=b""), "is empty"),
+        (lambda: Image.from_path("https://e.example/a.png"), "is an address: dragoman.attach fetches it"),
     ]
     for make, words in cases:
         with pytest.raises(ValueError, match=r"\w") as caught:
@@ -155,6 +157,8 @@ def test_what_is_no_image_empty_or_too_large_is_told_in_one_line(tmp_path: Path)
 
 
 def test_bytes_that_a_tool_returns_become_what_they_are() -> None:
+    call = ToolCall("c", "f", {})
+    assert to_result(["See:", PDF], call).content == [Text("See:"), File("output.pdf", PDF)]
     sound = part_of_bytes(b"ID3\x04")
     assert sound == File("output.mp3", base64.b64encode(b"ID3\x04").decode(), None, "audio/mpeg")
     # No model takes TIFF images: as a file it is named, where as an image it would end the run.

@@ -253,6 +253,8 @@ def read_file(path: str | FilePath | ReadablePath) -> tuple[str, bytes]:
     """The name and the content of a file. Raises OSError, and ValueError if it is empty or too large."""
     if isinstance(path, str) or hasattr(path, "__fspath__"):
         place = path if isinstance(path, str) else path.__fspath__()
+        if place.startswith(("http://", "https://")):
+            raise ValueError(f"{place[:200]} is an address: dragoman.attach fetches it, and url= sends the address")
         # One byte more than allowed is enough to know that it is too large, also for a device without an end.
         with open(place, "rb") as file:
             content = file.read(MAX_BYTES + 1)

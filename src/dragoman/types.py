@@ -123,6 +123,10 @@ Data = str | bytes | bytearray | memoryview
 def _encode_data(part: Image | File) -> None:
     """Bytes as the base64 text that every wire carries, with the media type that they show."""
     if not isinstance(part.data, bytes | bytearray | memoryview):
+        if isinstance(part.data, str) and part.data.startswith("data:") and not part.url:
+            # The address form of the same data.
+            force_setattr(part, "url", part.data)
+            force_setattr(part, "data", None)
         return
     content = bytes(part.data)
     what = f"the file {part.name!r}" if isinstance(part, File) else "the image"

@@ -95,6 +95,7 @@ def test_misuse_of_attachments_is_one_line_and_a_hint(dragoman: Any, home: Path)
         (["run", "-", "-a", "-"], b"x", "can be read only once"),
         (["run", "x", "-a", "-", "-a", "-"], b"x", "can be read only once"),
         (["run", "-a", "-"], b"x", "there is no task"),
+        (["run", "-a", "photo.png", "plan.pdf", "x"], b"", "'plan.pdf' is a file without an option"),
         (["run", "--resume", "-a", "photo.png"], b"", "takes no --attach"),
         (["run", "x", "-a", "http://127.0.0.1:1/a.png"], b"", "nothing listens there"),
         (["run", "x", "-a", "/dev/zero"], b"", "is larger than 15.0 MB"),

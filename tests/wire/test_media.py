@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -198,3 +199,19 @@ def test_the_file_id_of_another_wire_leaves_nothing_empty_behind(wire: str, part
     body = json.dumps(prepared.body)
     assert len(prepared.losses) >= 2
     assert '""' not in body and "{}" not in body
+
+
+def test_the_page_says_what_each_wire_carries() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "concepts" / "media.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
+    table = {cells[0].strip("`"): cells[1:] for cells in rows if cells[0].strip("`") in WIRES}
+    assert sorted(table) == sorted(WIRES)
+    for wire, (images, pdf, sounds, videos, others, addresses) in table.items():
+        carried = CARRIED[wire]
+        words = {name: "yes" if name in carried else "no" for name in ("pdf", "ogg", "mp4", "office", "heic")}
+        assert (pdf, videos) == (words["pdf"], words["mp4"]), wire
+        assert sounds == ("wav, mp3" if "wav" in carried and "ogg" not in carried else words["ogg"]), wire
+        assert (images == "yes") == ("heic" in carried) and carried >= COMMON, wire
+        assert (others != "no") == ("office" in carried), wire
+        assert ("images" in addresses) == ("image at an address" in carried), wire
+        assert ("files" in addresses) == ("pdf at an address" in carried), wire

@@ -16,7 +16,7 @@ from dragoman.agent.config import RunConfig
 from dragoman.agent.context import ContextSettings
 from dragoman.agent.driver import ClientPool, Driver, Listener, RunServices
 from dragoman.agent.events import RunEvent, RunStarted
-from dragoman.agent.handle import Run, Task, begin_conversation, find_new, read_task
+from dragoman.agent.handle import Run, Task, begin_conversation, find_attached, read_task
 from dragoman.agent.hooks import Hooks
 from dragoman.agent.journal import RunJournal
 from dragoman.agent.machine import Machine
@@ -300,7 +300,8 @@ class Agent(Generic[DepsT]):
             parent,
         )
         messages = read_task(task)
-        check_media(find_new(messages), self.endpoint)
+        if attached := find_attached(messages):
+            check_media(attached, self.endpoint)
         if parent is not None and not parent.machine.conversation.echoes.is_empty:
             # A model wrote the task after it had read untrusted content, and may have copied a call from it.
             messages = [replace(message, extra={**message.extra, UNTRUSTED: True}) for message in messages]

@@ -63,10 +63,11 @@ def _check(message: Message) -> Message:
     return message
 
 
-def find_new(messages: list[Message]) -> list[Message]:
-    """Return the messages after the last one of the model: what the user asks now."""
+def find_attached(messages: list[Message]) -> list[Message]:
+    """Return the messages with images and files after the last one of the model: what the user asks now."""
     said = [number for number, message in enumerate(messages) if message.role == "assistant"]
-    return messages[said[-1] + 1 :] if said else messages
+    new = messages[said[-1] + 1 :] if said else messages
+    return [message for message in new if any(isinstance(part, Image | File) for part in message.parts)]
 
 
 def begin_conversation(system: str | None, before: Iterable[Message], task: Iterable[Message]) -> list[Message]:

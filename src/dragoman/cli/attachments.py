@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -29,6 +30,13 @@ def read_attachments(sources: Sequence[str], *, uses_stdin: bool = False) -> lis
     for source in sources:
         parts += _read_attachment(source)
     return parts
+
+
+def check_words(words: Sequence[str], sources: Sequence[str]) -> None:
+    """Raise ConfigError if a word of the task is a file that was meant as a further attachment, as in `-a *.png`."""
+    stray = next((word for word in words if sources and len(words) > 1 and os.path.isfile(word)), None)
+    if stray is not None:
+        raise ConfigError(f"{stray!r} is a file without an option", hint=f"write -a before each file: -a {stray}")
 
 
 def add_attachments(task: str | list[Message], parts: Sequence[Part]) -> str | list[Message]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.attachments import add_attachments, describe_attachments, read_attachments
+from dragoman.cli.attachments import add_attachments, check_words, describe_attachments, read_attachments
 from dragoman.cli.options import Fill, PromptName, RunOptions, with_options
 from dragoman.cli.prompts import fill_prompt
 from dragoman.cli.screen import STANDARD_INPUT, exit_code_of, print_line, print_warnings, read_text, report_error
@@ -97,6 +97,7 @@ def run(
             raise ConfigError(
                 "there is no task, because -a - reads standard input", hint="write the task: dragoman run TASK -a -"
             )
+        check_words(words, options.attach)
         parts = read_attachments(options.attach, uses_stdin=STANDARD_INPUT in words)
         text = fill_prompt(prompt, fill, read_task(words) if words or prompt is None else "")
         return _run_task(options, add_attachments(text, parts))

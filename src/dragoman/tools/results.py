@@ -368,7 +368,7 @@ def _parts_of(value: Any) -> list[Part] | None:
 
 
 def _is_media(value: Any) -> bool:
-    return isinstance(value, Text | Image | File) or isinstance(media_part(value), Image)
+    return isinstance(value, Text | Image | File) or isinstance(media_part(value), Image | File)
 
 
 # ---- errors --------------------------------------------------------------------------------------------------------
