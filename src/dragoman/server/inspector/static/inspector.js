@@ -61,8 +61,8 @@ async function refresh() {
   const number = ++asked;
   missed = [];
   const answer = await fetch(`/inspector/rows?${searched()}`);
-  if (!answer.ok || number !== asked) return;
-  const found = await answer.json();
+  const found = answer.ok ? await answer.json() : null;
+  if (!found || number !== asked) return;
   fill(rows, found.rows);
   find("#count").textContent = found.count;
   const late = missed ?? [];
