@@ -428,6 +428,18 @@ def test_the_output_of_a_model_is_inert_on_every_page() -> None:
                 assert "<script>" not in markup and "<img" not in markup and "onerror=alert(2)>" not in markup
 
 
+def test_halves_of_characters_and_deep_values_are_recorded() -> None:
+    deep = "[" * 300 + "]" * 300
+    frames = ['{"choices": [{"delta": {"content": "half \\ud83d of one"}}]}', f'{{"x": {deep}, "choices": []}}']
+    frames.append('{"choices": [{"delta": {}, "finish_reason": "stop"}]}')
+    with inspecting([sse(frames), "fine"]) as it:
+        it.log_in()
+        it.send("openai_chat")
+        it.send("openai_chat", "from the client: \ud83d")
+        pages = [it.get(f"/exchanges/{entry.id}") for entry in it.store.list()]
+        assert len(pages) == 2 and "half \ufffd of one" in pages[1] and len(json.loads(it.get("/rows"))["rows"]) > 100
+
+
 def test_an_exchange_that_passes_through_is_recorded_without_a_change() -> None:
     with inspecting([call("save", note="n")], profile="passthrough") as it:
         it.log_in()

@@ -51,6 +51,7 @@ from dragoman.server.inspector.trial import (
     try_text,
 )
 from dragoman.server.paths import GENERATE, find_gemini
+from dragoman.server.requests import settle_fields
 from dragoman.server.router import Chosen, Router, find_row_key
 from dragoman.types import Message, Request, TrustName
 from dragoman.wire.codec import Codec
@@ -423,7 +424,9 @@ class InspectedGateway(Gateway):
                     replace(endpoint, profile=profile), target.settings, None, target.settings.headers
                 )
                 backend = replace(backend, client=client, tool_mode="text")
-            sent = replace(request, model="", options={**request.options, "stream": False})
+            sent, left_out = settle_fields(request, entry.report.wire, target.endpoint.wire)
+            report.losses += left_out
+            sent = replace(sent, model="", options={**sent.options, "stream": False})
             exchange = self._open_exchange(sent, [backend], report)
             await run_until_disconnect(call, _forget(exchange.ask()))
         except DragomanError as error:
