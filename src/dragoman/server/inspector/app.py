@@ -51,8 +51,9 @@ from dragoman.server.inspector.trial import (
     try_text,
 )
 from dragoman.server.paths import GENERATE, find_gemini
+from dragoman.server.requests import settle_fields
 from dragoman.server.router import Chosen, Router, find_row_key
-from dragoman.types import Request, TrustName
+from dragoman.types import Message, Request, TrustName
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import parse
 
@@ -350,7 +351,7 @@ class InspectedGateway(Gateway):
             return
         writers: Mapping[str, Callable[[Entry], str]] = {
             "curl": lambda entry: copies.write_curl(entry, self.sessions.address),
-            "test": copies.write_test,
+            "test": lambda entry: copies.write_test(entry, _read_messages(entry)),
             "report": copies.write_report,
         }
         if kind in writers:
@@ -394,8 +395,7 @@ class InspectedGateway(Gateway):
                 id = await self._send_again(call, entry, asked)
                 await call.answer_json(200, {"id": id})
                 return
-            messages = _decode(entry).messages if not entry.sent.is_cut else []
-            trial = await asyncio.to_thread(replay_reply, entry, asked.format, asked.trust, messages)
+            trial = await asyncio.to_thread(replay_reply, entry, asked.format, asked.trust, _read_messages(entry))
         except (TrialError, DragomanError) as error:
             await call.answer_json(400, {"html": str(detail.write_problem(str(error)))})
             return
@@ -424,7 +424,9 @@ class InspectedGateway(Gateway):
                     replace(endpoint, profile=profile), target.settings, None, target.settings.headers
                 )
                 backend = replace(backend, client=client, tool_mode="text")
-            sent = replace(request, model="", options={**request.options, "stream": False})
+            sent, left_out = settle_fields(request, entry.report.wire, target.endpoint.wire)
+            report.losses += left_out
+            sent = replace(sent, model="", options={**sent.options, "stream": False})
             exchange = self._open_exchange(sent, [backend], report)
             await run_until_disconnect(call, _forget(exchange.ask()))
         except DragomanError as error:
@@ -474,6 +476,14 @@ def _decode(entry: Entry) -> Request:
     if found is None:
         return wires.get(entry.report.wire).decode_request(body)
     return wires.get("gemini").decode_request(body, model=found["model"], stream=GENERATE.get(found["verb"]))
+
+
+def _read_messages(entry: Entry) -> list[Message]:
+    """Return the recorded conversation, as far as it can be read."""
+    try:
+        return _decode(entry).messages
+    except TrialError:
+        return []
 
 
 def _observe(transport: Transport, wire: str) -> Transport:

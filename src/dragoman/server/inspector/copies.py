@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from pprint import pformat
 from typing import Any
 
 import msgspec
 
 from dragoman import __version__
+from dragoman import wire as wires
 from dragoman.characters import escape_line, escape_text
 from dragoman.server.inspector.store import Entry, Turn
 from dragoman.server.inspector.trial import AUTO, TrialError, replay_reply
-from dragoman.types import InvalidCall, ToolCall
+from dragoman.types import InvalidCall, JsonObject, Message, Request, ToolCall
 from dragoman.wire.values import parse
 
 KEY_VARIABLE = "DRAGOMAN_KEY"
@@ -57,17 +59,19 @@ def _ascii(text: str) -> str:
 # ---- a test ----------------------------------------------------------------------------------------------------------
 
 
-def write_test(entry: Entry) -> str:
+def write_test(entry: Entry, messages: Sequence[Message] = ()) -> str:
     """Return a test that reads the reply of the exchange again, and expects what was found in it.
 
-    What it expects is computed from the redacted reply, so that it passes as it is.
+    What it expects is computed from the redacted reply, so that it passes as it is. Results of tools in the messages
+    are a part of it: a call that was copied from them does not count.
     """
     if not entry.turns:
         return "# No reply of this exchange was read, so there is nothing to test.\n"
     turn = entry.turns[-1]
     trust = turn.trust or entry.trust
+    conversation = _show_results(messages)
     try:
-        again = replay_reply(entry, AUTO, trust)
+        again = replay_reply(entry, AUTO, trust, conversation)
     except TrialError as error:
         return f"# {escape_line(str(error))}\n"
     calls = [(call.name, call.arguments) for call in again.turn.calls]
@@ -80,7 +84,7 @@ def write_test(entry: Entry) -> str:
         f"REPLY = {_literal(_show_reply(turn)) if whole else _write_text(turn.text)}",
         f"CALLS = {_literal(calls)}",
         f"HELD = {_literal(held)}",
-        f"OPTIONS = {_literal(_options(turn, trust))}",
+        f"OPTIONS = {_literal(_options(turn, trust, conversation))}",
     ]
     name = _unsafe_name("_", entry.report.model.lower()).strip("_")[:40] or "the_model"
     body = _WHOLE if whole else _PIECES
@@ -115,8 +119,18 @@ def test_the_calls_in_a_reply_of_NAME():
 """
 
 
-def _options(turn: Turn, trust: str) -> dict[str, Any]:
+def _show_results(messages: Sequence[Message]) -> list[JsonObject]:
+    """Return the messages in the form of OpenAI if there are results of tools in them."""
+    if all(message.role != "tool" for message in messages):
+        return []
+    shown: list[JsonObject] = wires.get("openai_chat").encode_request(Request("m", list(messages)))["messages"]
+    return shown
+
+
+def _options(turn: Turn, trust: str, conversation: Sequence[JsonObject]) -> dict[str, Any]:
     options: dict[str, Any] = {"trust": trust, "capabilities": {"native_tool_calls": turn.tool_mode != "text"}}
+    if conversation:
+        options["conversation"] = conversation
     if turn.family is not None:
         options["family"] = turn.family
     return options | ({"opens_thinking": True} if turn.opens_thinking else {})

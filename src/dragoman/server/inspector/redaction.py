@@ -49,6 +49,9 @@ _SHOWN_HEADERS = frozenset(
     {"accept", "anthropic-beta", "anthropic-version", "content-type", "openai-beta", "retry-after", "user-agent"}
 )
 """Headers that are kept with their values. Of the others only the names matter, if at all."""
+_surrogates = re.compile("[\ud800-\udfff]").sub
+_INDEXES = ("index", "output_index", "content_index")
+_DEEPEST = 100
 _path_steps = re.compile(r"[^./\[\]\"'$]+").findall
 
 
@@ -62,6 +65,11 @@ class Sink(Protocol):
     def spans(self, text: str) -> list[tuple[int, int, str]]: ...
 
 
+def _without_surrogates(text: str) -> str:
+    """Return a text that can be written. JSON may contain halves of characters; each is replaced by one character."""
+    return text if text.isascii() else _surrogates("\ufffd", text)
+
+
 class RepeatSink(HumanSink):
     """Scans a long text once. Agent programs send the whole conversation with every request.
 
@@ -73,9 +81,10 @@ class RepeatSink(HumanSink):
         self._clean: set[bytes] = set()
 
     def text(self, text: str) -> str:
+        text = _without_surrogates(text)
         if len(text) < _LEAST_REMEMBERED:
             return super().text(text)
-        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        digest = blake2b(text.encode(), digest_size=16).digest()
         if digest in self._clean:
             return text
         shown = super().text(text)
@@ -253,9 +262,11 @@ def is_split_secret(sink: HumanSink, data: bytes, wire: str) -> bool:
 def _leaves(value: Any, path: tuple[object, ...]) -> Iterator[tuple[tuple[object, ...], str]]:
     if isinstance(value, str):
         yield path, value
+    elif len(path) > _DEEPEST:
+        return
     elif isinstance(value, dict):
         # The pieces of several calls in one stream are told apart by their index.
-        here = (*path, value["index"]) if isinstance(value.get("index"), int) else path
+        here = (*path, *(value[name] for name in _INDEXES if isinstance(value.get(name), int)))
         for name, inner in value.items():
             yield from _leaves(inner, (*here, name))
     elif isinstance(value, list):
@@ -323,7 +334,7 @@ class CleanText:
         self._edges: list[tuple[int, int, int, int]] = []
         """Of each secret: start and end in the original, start and end here."""
         at = length = 0
-        text = text[: MOST_OF_A_BODY + BEYOND]
+        text = _without_surrogates(text[: MOST_OF_A_BODY + BEYOND])
         for start, end, kind in sorted(sink.spans(text)):
             if start < at:
                 continue

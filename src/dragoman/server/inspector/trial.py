@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -152,7 +152,7 @@ def _show(text: str, found: Extraction, format: str, trust: str) -> Turn:
     )
 
 
-def replay_reply(entry: Entry, format: str, trust: str, messages: Sequence[Message] = ()) -> Trial:
+def replay_reply(entry: Entry, format: str, trust: str, messages: Sequence[Message | Mapping[str, Any]] = ()) -> Trial:
     """Read the last recorded reply of an exchange again, with another format or trust profile. Nothing is sent."""
     check_choice(format, trust)
     if not entry.turns:

@@ -54,14 +54,20 @@ function markChosen() {
 }
 
 let asked = 0;
+// The changes that arrived since the list was asked for: the answer may be older than they are.
+let missed = null;
 
 async function refresh() {
   const number = ++asked;
+  missed = [];
   const answer = await fetch(`/inspector/rows?${searched()}`);
-  if (!answer.ok || number !== asked) return;
-  const found = await answer.json();
+  const found = answer.ok ? await answer.json() : null;
+  if (!found || number !== asked) return;
   fill(rows, found.rows);
   find("#count").textContent = found.count;
+  const late = missed ?? [];
+  missed = null;
+  late.forEach(apply);
   markChosen();
 }
 
@@ -77,18 +83,32 @@ function listen() {
   events = new EventSource(`/inspector/events?${searched()}`);
   // Before the connection was open, or while it was interrupted, rows may have changed.
   events.addEventListener("ready", refresh);
-  events.addEventListener("changed", (event) => change(JSON.parse(event.data)));
-  events.addEventListener("removed", (event) => remove(JSON.parse(event.data).id));
+  for (const kind of ["changed", "removed"]) {
+    events.addEventListener(kind, (event) => {
+      const entry = JSON.parse(event.data);
+      missed?.push(entry);
+      apply(entry);
+      if (kind === "changed" && entry.state !== "running") tell(entry);
+    });
+  }
+}
+
+/** Say that an exchange is over, and show it again if it is open. */
+function tell(entry) {
+  announce(`${entry.model}: ${entry.state}`);
+  if (entry.id === chosen()) show(entry.id, { stay: true });
 }
 
 function findRow(id) {
   return rows.querySelector(`li[data-id="${CSS.escape(id)}"]`);
 }
 
-function change(entry) {
+/** Replace the row of an entry, add it, or remove it if it does not fit any more. */
+function apply(entry) {
   const old = findRow(entry.id);
   if (!entry.row) {
-    remove(entry.id);
+    old?.remove();
+    count();
     return;
   }
   const holder = document.createElement("ol");
@@ -101,13 +121,6 @@ function change(entry) {
   if (hadFocus) row.querySelector("a").focus();
   count();
   markChosen();
-  if (entry.state !== "running") announce(`${entry.model}: ${entry.state}`);
-  if (entry.id === chosen() && entry.state !== "running") show(entry.id, { stay: true });
-}
-
-function remove(id) {
-  findRow(id)?.remove();
-  count();
 }
 
 function count() {
