@@ -235,6 +235,7 @@ OTHER: list[tuple[str, str, dict[str, str], bytes]] = [
     ("POST", "/v1/chat/completions", {"content-encoding": "gzip"}, gzip.compress(b"{}", mtime=0)),
     ("POST", "/v1/chat/completions", {}, b"not JSON"),
     ("POST", "/v1/chat/completions", {}, b"[1]"),
+    ("POST", "/v1/chat/completions", {}, b'{"messages": [], "functions": [{"name": "weather"}]}'),
 ]
 
 
