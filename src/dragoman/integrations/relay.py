@@ -74,11 +74,15 @@ class Body:
     def __init__(self, pieces: AsyncGenerator[bytes], close: Callable[[], Awaitable[None]]) -> None:
         self._pieces = pieces
         self._close = close
+        self._is_closed = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._pieces
 
     async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             await self._pieces.aclose()
         finally:
