@@ -259,6 +259,35 @@ def test_other_requests_pass_untouched(library: Any) -> None:
             assert seen[-1] is sent, path
 
 
+_AZURE = "https://it.openai.azure.com/openai/deployments/d/chat/completions?api-version=1"
+_VERTEX = "https://aiplatform.googleapis.com/v1beta1/projects/p/locations/l/publishers"
+
+
+@each_row(
+    "url, headers, expected",
+    [
+        ("https://api.openai.com/v1/chat/completions", {}, "openai_chat"),
+        ("http://localhost:8000/chat/completions", {}, "openai_chat"),
+        (_AZURE, {}, "openai_chat"),
+        ("https://api.mistral.ai/v1/chat/completions#stream", {}, "mistral"),
+        ("http://localhost/v1/chat/completions", {"user-agent": "mistral-client-python/3"}, "mistral"),
+        ("https://api.openai.com/v1/responses", {}, "openai_responses"),
+        ("https://api.anthropic.com/v1/messages?beta=true", _ANTHROPIC, "anthropic"),
+        ("https://api.openai.com/v1/threads/t/messages", {}, ""),
+        (f"{_VERTEX}/google/models/gemini-3:streamGenerateContent?alt=sse", {}, "gemini"),
+        (f"{_VERTEX}/anthropic/models/claude:rawPredict", {}, ""),
+        ("https://generativelanguage.googleapis.com/v1beta/models/g:batchGenerateContent", {}, ""),
+        ("http://localhost:11434/api/chat", {}, "ollama"),
+        ("https://api.cohere.com/v2/chat", {}, "cohere"),
+        ("https://api.cohere.com/v1/chat", {}, ""),
+    ],
+    ids=str,
+)
+def test_the_wire_of_a_request_is_told_by_its_path(url: str, headers: dict[str, str], expected: str) -> None:
+    assert Repair().find_wire("POST", url, headers) == expected
+    assert Repair().find_wire("GET", url, headers) == ""
+
+
 _EXTRA = {"timings": {"predicted_ms": 12.5}, "service_tier": "flex"}
 
 
