@@ -52,6 +52,8 @@ FAULTS = {
     "no answer": Fault("stall"),
     "garbage": Fault("garbage"),
     "HTML": Fault("html"),
+    "a long page": Fault("status", status=200, headers={"content-type": "text/html"}, body="<p>" * 30_000),
+    "a long error": Fault("status", status=502, body="<p>" * 500_000),
 }
 
 
@@ -421,6 +423,18 @@ def test_a_call_that_cannot_be_read_gets_one_more_turn() -> None:
             made = client.chat.completions.create(**CHAT)
             assert made.choices[0].message.content == broken
     assert reports[0].repair_turn == "a call could not be read"
+
+
+def test_a_request_that_cannot_be_repaired_is_left_to_the_endpoint() -> None:
+    reports: list[Report] = []
+    chosen = {"type": "function", "function": {"name": "flights"}}
+    with Upstream([SPOKEN, SPOKEN]) as upstream, open_client(upstream, Repair(on_report=reports.append)) as client:
+        for stream in (False, True):
+            got = client.chat.completions.create(**CHAT, tool_choice=chosen, stream=stream)
+            assert SDKS["openai"].read(list(got) if stream else got, stream).text == SPOKEN
+    assert {note for report in reports for note in report.notes} == {
+        "passed on as it came: tool_choice names 'flights', which is not offered"
+    }
 
 
 def test_a_stream_of_several_replies_is_passed_on_as_it_came() -> None:
