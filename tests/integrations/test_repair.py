@@ -52,6 +52,8 @@ FAULTS = {
     "no answer": Fault("stall"),
     "garbage": Fault("garbage"),
     "HTML": Fault("html"),
+    "a long page": Fault("status", status=200, headers={"content-type": "text/html"}, body="<p>" * 30_000),
+    "a long error": Fault("status", status=502, body="<p>" * 500_000),
 }
 
 
@@ -235,6 +237,7 @@ OTHER: list[tuple[str, str, dict[str, str], bytes]] = [
     ("POST", "/v1/chat/completions", {"content-encoding": "gzip"}, gzip.compress(b"{}", mtime=0)),
     ("POST", "/v1/chat/completions", {}, b"not JSON"),
     ("POST", "/v1/chat/completions", {}, b"[1]"),
+    ("POST", "/v1/chat/completions", {}, b'{"messages": [], "functions": [{"name": "weather"}]}'),
 ]
 
 
@@ -256,6 +259,35 @@ def test_other_requests_pass_untouched(library: Any) -> None:
             raw = b"".join(got.iter_raw())
             assert (got.status_code, raw, got.headers["x-request-id"]) == (207, told, "r"), path
             assert seen[-1] is sent, path
+
+
+_AZURE = "https://it.openai.azure.com/openai/deployments/d/chat/completions?api-version=1"
+_VERTEX = "https://aiplatform.googleapis.com/v1beta1/projects/p/locations/l/publishers"
+
+
+@each_row(
+    "url, headers, expected",
+    [
+        ("https://api.openai.com/v1/chat/completions", {}, "openai_chat"),
+        ("http://localhost:8000/chat/completions", {}, "openai_chat"),
+        (_AZURE, {}, "openai_chat"),
+        ("https://api.mistral.ai/v1/chat/completions#stream", {}, "mistral"),
+        ("http://localhost/v1/chat/completions", {"user-agent": "mistral-client-python/3"}, "mistral"),
+        ("https://api.openai.com/v1/responses", {}, "openai_responses"),
+        ("https://api.anthropic.com/v1/messages?beta=true", _ANTHROPIC, "anthropic"),
+        ("https://api.openai.com/v1/threads/t/messages", {}, ""),
+        (f"{_VERTEX}/google/models/gemini-3:streamGenerateContent?alt=sse", {}, "gemini"),
+        (f"{_VERTEX}/anthropic/models/claude:rawPredict", {}, ""),
+        ("https://generativelanguage.googleapis.com/v1beta/models/g:batchGenerateContent", {}, ""),
+        ("http://localhost:11434/api/chat", {}, "ollama"),
+        ("https://api.cohere.com/v2/chat", {}, "cohere"),
+        ("https://api.cohere.com/v1/chat", {}, ""),
+    ],
+    ids=str,
+)
+def test_the_wire_of_a_request_is_told_by_its_path(url: str, headers: dict[str, str], expected: str) -> None:
+    assert Repair().find_wire("POST", url, headers) == expected
+    assert Repair().find_wire("GET", url, headers) == ""
 
 
 _EXTRA = {"timings": {"predicted_ms": 12.5}, "service_tier": "flex"}
@@ -391,6 +423,18 @@ def test_a_call_that_cannot_be_read_gets_one_more_turn() -> None:
             made = client.chat.completions.create(**CHAT)
             assert made.choices[0].message.content == broken
     assert reports[0].repair_turn == "a call could not be read"
+
+
+def test_a_request_that_cannot_be_repaired_is_left_to_the_endpoint() -> None:
+    reports: list[Report] = []
+    chosen = {"type": "function", "function": {"name": "flights"}}
+    with Upstream([SPOKEN, SPOKEN]) as upstream, open_client(upstream, Repair(on_report=reports.append)) as client:
+        for stream in (False, True):
+            got = client.chat.completions.create(**CHAT, tool_choice=chosen, stream=stream)
+            assert SDKS["openai"].read(list(got) if stream else got, stream).text == SPOKEN
+    assert {note for report in reports for note in report.notes} == {
+        "passed on as it came: tool_choice names 'flights', which is not offered"
+    }
 
 
 def test_a_stream_of_several_replies_is_passed_on_as_it_came() -> None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from dragoman.client.exchange import AnswerReader
 from dragoman.client.retry import ClientEvent, RequestPrepared, RequestRetried
 from dragoman.client.transport import HttpResponse
+from dragoman.errors import DragomanError
 from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted
 from dragoman.pipeline.exchange import Exchange, Sender
 from dragoman.pipeline.report import Report
@@ -74,11 +75,15 @@ class Body:
     def __init__(self, pieces: AsyncGenerator[bytes], close: Callable[[], Awaitable[None]]) -> None:
         self._pieces = pieces
         self._close = close
+        self._is_closed = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._pieces
 
     async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             await self._pieces.aclose()
         finally:
@@ -193,7 +198,8 @@ class EndpointSender:
             reader = AnswerReader(self._codec, prepared, redactor, response, recorded.pull, whole, time.time())
             while (events := await reader.next()) is not None:
                 yield events
-            if response.status >= _FIRST_ERROR:
+            if self._records:
+                # The reader stops at an answer that it cannot use. The SDK receives all of it.
                 await recorded.read()
         finally:
             await response.close()
@@ -237,7 +243,12 @@ class Relay:
             report.notes.append("passed on as it came: a repaired stream has one reply, without likelihoods")
             return await self._pass_on()
         exchange = self._open_exchange(replace(settled, model=""), self._sender, report)
-        return await (self._stream(exchange) if streams else self._ask(exchange))
+        try:
+            return await (self._stream(exchange) if streams else self._ask(exchange))
+        except DragomanError as error:
+            if self._sender.last is not None:
+                raise
+            return await self._give_up(str(error))
 
     def _finish(self, failure: str = "") -> None:
         if self._has_ended:
@@ -274,12 +285,15 @@ class Relay:
             last.note_failure(self._asked, report)
             return Answer(last.response.status, last.pairs(report, is_same=True), last.data)
         if failure.kind == "bad_request":
-            # Only the endpoint can tell what is wrong with a request that we cannot read.
-            report.notes.append(f"passed on as it came: {failure.message}")
-            report.failure = ""
-            return await self._pass_on()
+            return await self._give_up(failure.message)
         status, body = self._asked.codec.encode_failure(failure)
         return Answer(status, [("content-type", "application/json"), (EXCHANGE_HEADER, report.id)], write_bytes(body))
+
+    async def _give_up(self, why: str) -> Answer:
+        """Pass on a request that cannot be written for a repair. Only the endpoint can tell what is wrong with it."""
+        self._report.notes.append(f"passed on as it came: {why}")
+        self._report.failure = ""
+        return await self._pass_on()
 
     # ---- streams ----------------------------------------------------------------------------------------------------
 

@@ -135,7 +135,8 @@ class Repair:
     def open(self, wire: str, url: str, headers: Mapping[str, str], body: bytes, send: Send) -> Relay | None:
         """Return what answers a request; None if it is no request of this wire, and has to be sent as it is."""
         fields = parse(body)
-        if not isinstance(fields, dict):
+        if not isinstance(fields, dict) or "functions" in fields:
+            # `functions` is what OpenAI had before tools. Its clients expect replies in a form that is written no more.
             return None
         parts = urlsplit(url)
         model, streams = registry.read_path(wire, parts.path)
