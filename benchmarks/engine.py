@@ -220,7 +220,7 @@ def database(address: str | None) -> Iterator[Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=100, help="runs per measurement of the throughput")
-    parser.add_argument("--concurrency", type=int, default=4, help="runs at the same time per worker")
+    parser.add_argument("--concurrency", type=int, default=2, help="runs at the same time per worker")
     parser.add_argument("--address", help="a database; default: a server of our own")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
