@@ -12,14 +12,13 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 _NAMES = itertools.count(1)
 _OPTIONS = {
-    # The system keeps what a killed server wrote, so tests need not wait for the disk.
-    "fsync": "off",
     "max_connections": "200",
     "listen_addresses": "127.0.0.1",
     "log_min_messages": "fatal",
@@ -40,7 +39,9 @@ def find_programs() -> Path:
 class PostgresServer:
     """A server that a test may stop and kill. Everything of it is in one temporary folder."""
 
-    def __init__(self) -> None:
+    def __init__(self, fsync: str = "off") -> None:
+        # The system keeps what a killed server wrote, so tests need not wait for the disk.
+        self._fsync = fsync
         self._programs = find_programs()
         self._user = "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
         self._folder = Path(tempfile.mkdtemp(prefix="dragoman-postgres-"))
@@ -66,7 +67,12 @@ class PostgresServer:
         return self.url(name)
 
     def start(self) -> None:
-        settings = {**_OPTIONS, "port": str(self.port), "unix_socket_directories": str(self._folder)}
+        settings = {
+            **_OPTIONS,
+            "fsync": self._fsync,
+            "port": str(self.port),
+            "unix_socket_directories": str(self._folder),
+        }
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
         log = str(self._folder / "log")
         self._run("pg_ctl", "start", "-s", "-w", "-D", str(self._data), "-l", log, "-o", options)
@@ -80,7 +86,9 @@ class PostgresServer:
         shutil.rmtree(self._folder)
 
     def _run(self, program: str, *words: str) -> None:
-        as_user = {"user": self._user, "group": pwd.getpwnam(self._user).pw_gid} if os.geteuid() == 0 else {}
+        as_user: dict[str, Any] = (
+            {"user": self._user, "group": pwd.getpwnam(self._user).pw_gid} if os.geteuid() == 0 else {}
+        )
         subprocess.run(
             [str(self._programs / program), *words],
             check=True,

@@ -164,6 +164,30 @@ def test_runs_that_wait_for_an_approval_are_continued_by_the_next_start(desk: De
     }
 
 
+def test_temporary_failures_are_repeated_if_the_user_asks_for_it(desk: Desk) -> None:
+    write_tasks(desk, ["one", "two", "three"])
+    desk.environment["DRAGOMAN_RETRIES_ATTEMPTS"] = "1"
+    with Upstream(ScriptedModel(Model(), loop=True)) as upstream:
+        words = batch(upstream, "--workers", "1")
+    first = desk(*words)
+    assert first.code == 1 and "3 provider_failed" in first.out
+    again = desk(*words)
+    assert again.code == 1 and "3 of 3: 3 provider_failed" in again.err
+    with Upstream(ScriptedModel(Model(), loop=True)) as upstream:
+        second = desk(*batch(upstream, "--retry"))
+        assert second.code == 0, second.err
+        third = desk(*batch(upstream))
+        assert (third.code, len(upstream.received)) == (0, 3)
+    assert Counter(each["text"] for each in read_results(desk)) == Counter(
+        f"Hello, {name}." for name in ("one", "two", "three")
+    )
+    assert {each["attempt"] for each in read_results(desk)} == {2}
+    # The results are in the journal, too.
+    (desk.folder / "tasks.results.jsonl").unlink()
+    assert desk(*batch(upstream)).code == 0
+    assert {each["attempt"] for each in read_results(desk)} == {2}
+
+
 def test_a_rate_limits_how_many_runs_start(desk: Desk) -> None:
     write_tasks(desk, ["one", "two", "three"])
     with Upstream(ScriptedModel(Model(), loop=True)) as upstream:

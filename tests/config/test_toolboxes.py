@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import dragoman
-from dragoman.config import load_installed, load_source, load_tools, restrict
+from dragoman.config import load_agents, load_installed, load_source, load_tools, restrict
 from dragoman.errors import ConfigError
 from dragoman.types import Tool
 
@@ -165,3 +166,31 @@ def test_what_a_package_brings_unasked_needs_approval() -> None:
 def test_denied_tools_are_gone() -> None:
     tools = [Tool("git_push"), Tool("git_log"), Tool("Read"), Tool("shell")]
     assert [tool.name for tool in restrict(tools, deny=["SHELL", "git_p*"])] == ["git_log", "Read"]
+
+
+def test_agents_are_named_by_module_file_or_entry_point(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "import dragoman\n"
+        "clerk = dragoman.Agent('ollama:qwen3', name='till')\n"
+        "def buyer():\n    return dragoman.Agent('ollama:qwen3')\n"
+        "number = 7\n",
+        encoding="utf-8",
+    )
+
+    class Point:
+        name = "guard"
+
+        def load(self) -> Any:
+            return dragoman.Agent("ollama:qwen3")
+
+    shop = f"{tmp_path}/shop.py"
+    found = load_agents([f"{shop}:clerk", f"{shop}:buyer", "guard"], [Point()])
+    assert list(found) == ["till", "buyer", "guard"], "its own name, that of the function, that of the entry point"
+    for sources, message in (
+        ([f"{shop}:number"], "is no agent, but int"),
+        ([f"{shop}:clark"], "there is no 'clark'; did you mean 'clerk'"),
+        (["gard"], "no installed package has an agent named 'gard'"),
+        ([f"{shop}:clerk", f"{shop}.:clerk"], "there is no file"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            load_agents(sources, [Point()])

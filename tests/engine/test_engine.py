@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import pickle
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 from tests.postgres import PostgresServer
 
@@ -16,7 +19,8 @@ from dragoman.agent import Connection, Safety
 from dragoman.agent.agent import Agent
 from dragoman.agent.approvals import list_requests
 from dragoman.engine import EmbeddedEngine, Engine, PostgresEngine, digest_tools
-from dragoman.errors import ConfigError
+from dragoman.engine.postgres import _serializer
+from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun
 from dragoman.testing import ScriptedModel
 from dragoman.types import Request, ToolCall, ToolResult
@@ -244,3 +248,24 @@ def test_the_digest_is_that_of_the_tools() -> None:
         return name + line
 
     assert digest_tools(make(dragoman.tool(note))) != first
+
+
+class Bomb:
+    """What a person who can write the database could store if it were read with pickle."""
+
+    exploded: ClassVar[list[str]] = []
+
+    def __reduce__(self) -> Any:
+        return Bomb.exploded.append, ("now",)
+
+
+def test_what_the_engine_stores_is_plain_json() -> None:
+    stored = _serializer()
+    for value in (None, "text", 7, {"state": "goes_on", "outcome": ""}, ["a", 1.5]):
+        assert stored.deserialize(stored.serialize(value)) == value
+    error = stored.deserialize(stored.serialize(ValueError("wrong")))
+    assert (type(error), str(error)) == (DragomanError, "ValueError: wrong")
+    for forged in (base64.b64encode(pickle.dumps(Bomb())).decode(), pickle.dumps(Bomb(), 0).decode()):
+        with pytest.raises(msgspec.DecodeError):
+            stored.deserialize(forged)
+    assert Bomb.exploded == []

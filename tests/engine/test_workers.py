@@ -170,13 +170,15 @@ def test_workers_that_die_every_two_seconds_lose_nothing(postgres: PostgresServe
                 await asyncio.wait_for(done.wait(), 2.0)
                 return
             except TimeoutError:
-                # The oldest worker goes. Every fourth is only paused, and continues when its runs have been taken over.
-                worker = desk.workers[number]
-                if number % 4 == 3:
-                    worker.send_signal(signal.SIGSTOP)
-                    desk.workers[number - 4 if number > 4 else 0].send_signal(signal.SIGCONT)
+                # The oldest worker goes, and a new one comes. The fourth is paused, continues when its runs have been
+                # taken over, and goes then.
+                if number == 3:
+                    desk.workers[3].send_signal(signal.SIGSTOP)
+                elif number in (5, 6):
+                    desk.workers[3].send_signal(signal.SIGCONT if number == 5 else signal.SIGKILL)
+                    continue
                 else:
-                    worker.kill()
+                    desk.workers[number if number < 5 else number - 2].kill()
                 desk.hire()
 
     async def scene(desk: Office) -> None:

@@ -62,6 +62,7 @@ Examples:
   dragoman batch tasks.jsonl -m ollama:qwen3
   dragoman batch tasks.jsonl -m openai:gpt-5-mini --workers 50 --rate 500/m --cost 0.05
   dragoman batch tasks.jsonl -m ollama:qwen3 -t tools.py --approve '*' -O answers.jsonl
+  dragoman batch tasks.jsonl -m ollama:qwen3 --retry      repeat what failed for want of a server
   dragoman batch tasks.jsonl --agent clerk --engine postgres://me@db/agents
   jq -r 'select(.outcome != "answered").id' tasks.results.jsonl
 
@@ -100,6 +101,10 @@ def batch(
         int, typer.Option("--workers", "-w", metavar="N", min=1, help="The runs that are executed at the same time.")
     ] = 10,
     rate: RateOption = None,
+    retry: Annotated[
+        bool,
+        typer.Option("--retry", help="Repeat runs that failed for the time being, such as those without a network."),
+    ] = False,
     engine: EngineOption = None,
     agent: Annotated[
         str | None,
@@ -122,10 +127,12 @@ def batch(
         context = stack.enter_context(AppContext(options))
         if not options.as_json:
             print_warnings(context.warnings)
-        results = stack.enter_context(ResultFile(path, context.human_sink().value))
+        results = stack.enter_context(ResultFile(path, context.human_sink().value, retry=retry))
         opened, place = _open(engine, path, settings)
         made = None if agent is not None else _make_agent(context)
-        job = _Job(opened, agent or name_batch(path), made, found, results, quiet=options.quiet or options.as_json)
+        job = _Job(
+            opened, agent or name_batch(path), made, found, results, retry=retry, quiet=options.quiet or options.as_json
+        )
         started = time.monotonic()
         signal = asyncio.run(job.execute())
         summary = summarise_batch(found, results, job.states.elements())
@@ -170,6 +177,7 @@ class _Job:
         tasks: list[BatchTask],
         results: ResultFile,
         *,
+        retry: bool,
         quiet: bool,
     ) -> None:
         self._engine = engine
@@ -177,10 +185,10 @@ class _Job:
         self._agent = agent
         self._tasks = tasks
         self._results = results
+        self._retry = retry
         self._progress = _Progress(len(tasks), silent=quiet)
         self.states: Counter[str] = Counter()
         self.errors: list[str] = []
-        self.is_repeated = False
 
     async def execute(self) -> int | None:
         """Return the signal that ended it, if one did."""
@@ -218,11 +226,10 @@ class _Job:
     async def _collect(self) -> None:
         while self._agent is not None and not getattr(self._engine, "is_working", True):
             await asyncio.sleep(0.05)
-        already = [task for task in self._tasks if task.run_id in self._results.results]
-        self.is_repeated = bool(already)
-        for task in already:
-            self._progress.count(self._results.results[task.run_id])
-        async for _, found in run_batch(self._engine, self._name, self._tasks, self._results):
+        self._progress.begin(
+            [each for task in self._tasks if (each := self._results.results.get(task.key)) is not None]
+        )
+        async for found in run_batch(self._engine, self._name, self._tasks, self._results, retry=self._retry):
             if isinstance(found, BatchResult):
                 self._progress.count(found)
             else:
@@ -254,6 +261,14 @@ class _Progress:
         self._step = -1
         self._drawn = 0.0
 
+    def begin(self, before: list[BatchResult]) -> None:
+        """Count the results of earlier starts."""
+        self._outcomes.update(each.outcome for each in before)
+        self._cost += sum(each.cost or 0.0 for each in before)
+        self._before = len(before)
+        if before:
+            self._draw()
+
     def count(self, result: BatchResult) -> None:
         self._outcomes[result.outcome] += 1
         self._cost += result.cost or 0.0
@@ -277,8 +292,8 @@ class _Progress:
 
     def _line(self, done: int, now: float) -> str:
         kinds = ", ".join(f"{number:,} {kind}" for kind, number in self._outcomes.most_common())
-        rate = done / max(now - self._begun, 0.001)
-        left = f", {_duration((self._total - done) / rate)} left" if 0 < done < self._total else ""
+        rate = (done - self._before) / max(now - self._begun, 0.001)
+        left = f", {_duration((self._total - done) / rate)} left" if rate and done < self._total else ""
         cost = f", ${self._cost:.2f}" if self._cost else ""
         return f"{done:,} of {self._total:,}: {kinds}{cost}{left}"
 

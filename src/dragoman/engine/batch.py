@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import IO, Any, Self
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.agent.records import Ended, decode
 from dragoman.agent.result import CATEGORIES, add_cost
@@ -32,11 +34,19 @@ _EXAMPLE = 'write one JSON value per line: {"id": "a", "task": "What is ...?"}, 
 
 
 class BatchTask(Struct, frozen=True):
-    """A task of a batch. `run_id` follows from the batch, the id and the text, so it is the same in the next start."""
+    """A task of a batch. `key` follows from the batch, the id and the text, so it is the same in the next start.
+
+    A run that failed for the time being is repeated as another run, with another `attempt`.
+    """
 
     id: str
     task: str
-    run_id: str
+    key: str
+    attempt: int = 1
+
+    @property
+    def run_id(self) -> str:
+        return self.key if self.attempt == 1 else f"{self.key}.{self.attempt}"
 
 
 def read_tasks(content: bytes, shown: str, batch: str) -> list[BatchTask]:
@@ -83,11 +93,21 @@ class BatchResult(Struct, frozen=True):
     text: str = ""
     reason: str = ""
     turns: int = 0
+    attempt: int = 1
     usage: dict[str, int] = {}
     cost: float | None = None
     """In US dollars; None if a price is unknown."""
     seconds: float = 0.0
     """From the start of the run to its end."""
+
+    @property
+    def key(self) -> str:
+        return self.run_id if self.attempt == 1 else self.run_id.rpartition(".")[0]
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the run failed for a reason that may go away, such as the network."""
+        return _category(self.outcome) == "retryable"
 
 
 async def read_result(journal: Journal, task: BatchTask) -> BatchResult | None:
@@ -106,6 +126,7 @@ async def read_result(journal: Journal, task: BatchTask) -> BatchResult | None:
         ended.text,
         ended.reason,
         ended.turns,
+        task.attempt,
         ended.usage,
         ended.cost,
         round(summary.last - summary.begun, 3),
@@ -115,10 +136,12 @@ async def read_result(journal: Journal, task: BatchTask) -> BatchResult | None:
 class ResultFile:
     """The file of results. One process at a time writes it, and a line that a crash cut off is written again."""
 
-    def __init__(self, path: Path, change: Callable[[Any], Any] = lambda data: data) -> None:
-        """`change` gets each result as plain data before it is written, and may hide secrets in it."""
+    def __init__(self, path: Path, change: Callable[[Any], Any] = lambda data: data, *, retry: bool = False) -> None:
+        """`change` gets each result as plain data before it is written, and may hide secrets in it. `retry` removes the
+        temporary failures from the file."""
         self._path = path
         self._change = change
+        self._retry = retry
         self._file: IO[bytes] | None = None
         self.results: dict[str, BatchResult] = {}
 
@@ -146,6 +169,7 @@ class ResultFile:
     def _read(self, file: IO[bytes]) -> None:
         file.seek(0)
         size = 0
+        kept: list[bytes] = []
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
                 # The process that wrote it was killed.
@@ -157,16 +181,24 @@ class ResultFile:
                 raise ConfigError(
                     f"{self._path}, line {number} is not a result of a batch", hint="name another file with --output"
                 ) from None
-            self.results[found.run_id] = found
-        file.truncate(size)
+            if not (self._retry and found.is_temporary):
+                self.results[found.key] = found
+                kept.append(line)
+        # If this is interrupted, the journal still has every result.
+        if sum(map(len, kept)) < size:
+            file.truncate(0)
+            file.write(b"".join(kept))
+            file.flush()
+        else:
+            file.truncate(size)
 
     def write(self, result: BatchResult) -> None:
-        if result.run_id in self.results or self._file is None:
+        if result.key in self.results or self._file is None:
             return
         self._file.write(msgspec.json.encode(self._change(msgspec.to_builtins(result))) + b"\n")
         # One write for each line: whoever reads the file meanwhile sees whole lines.
         self._file.flush()
-        self.results[result.run_id] = result
+        self.results[result.key] = result
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
@@ -180,28 +212,45 @@ _AT_ONCE = 16
 
 
 async def run_batch(
-    engine: Engine, agent: str, tasks: Sequence[BatchTask], results: ResultFile
-) -> AsyncIterator[tuple[BatchTask, BatchResult | RunStatus]]:
-    """Execute the tasks that have no result yet. Yield each with its result, or with the status of a run without one.
+    engine: Engine, agent: str, tasks: Sequence[BatchTask], results: ResultFile, *, retry: bool = False
+) -> AsyncIterator[BatchResult | RunStatus]:
+    """Execute the tasks that have no result yet. Yield each result, or the status of a run without one.
 
     A run that waits for an approval, was cancelled before its start or could not be executed has no result. The next
-    start of the batch tries it again.
+    start of the batch tries it again. `retry` also repeats runs that failed for the time being.
     """
-    left = {task.run_id: task for task in tasks if task.run_id not in results.results}
-    todo = []
-    for task in left.values():
-        if (found := await read_result(engine.journal, task)) is not None:
-            results.write(found)
-            yield task, found
+    todo: dict[str, BatchTask] = {}
+    for task in tasks:
+        if task.key in results.results:
+            continue
+        current, found = await _find_attempt(engine.journal, task, retry=retry)
+        if found is None:
+            todo[current.run_id] = current
         else:
-            todo.append(task)
-    await _submit_all(engine, agent, todo)
-    async for status in engine.follow([task.run_id for task in todo]):
-        task = left[status.run_id]
-        found = await read_result(engine.journal, task)
+            results.write(found)
+            yield found
+    await engine.retry(todo)
+    await _submit_all(engine, agent, list(todo.values()))
+    async for status in engine.follow(todo):
+        found = await read_result(engine.journal, todo[status.run_id])
         if found is not None:
             results.write(found)
-        yield task, found or status
+        yield found or status
+
+
+async def _find_attempt(journal: Journal, task: BatchTask, *, retry: bool) -> tuple[BatchTask, BatchResult | None]:
+    """Return the attempt that counts, and its result if it has ended. Earlier ones failed for the time being."""
+    last: BatchResult | None = None
+    for attempt in itertools.count(1):
+        current = replace(task, attempt=attempt)
+        try:
+            await journal.run(current.run_id)
+        except UnknownRun:
+            return (current, None) if retry or last is None else (replace(task, attempt=attempt - 1), last)
+        last = await read_result(journal, current)
+        if last is None or not last.is_temporary:
+            return current, last
+    raise AssertionError("attempts are counted without end")
 
 
 async def _submit_all(engine: Engine, agent: str, tasks: Sequence[BatchTask]) -> None:
@@ -244,7 +293,7 @@ def _category(kind: str) -> str:
 
 def summarise_batch(tasks: Sequence[BatchTask], results: ResultFile, states: Iterable[str]) -> BatchSummary:
     """Summarise all results of a batch, those of earlier starts included."""
-    found = [results.results[task.run_id] for task in tasks if task.run_id in results.results]
+    found = [results.results[task.key] for task in tasks if task.key in results.results]
     usage: Counter[str] = Counter()
     cost: float | None = 0.0
     for each in found:

@@ -82,6 +82,12 @@ class EmbeddedEngine:
             for wait in waits:
                 wait.cancel()
 
+    async def retry(self, run_ids: Iterable[str]) -> None:
+        for run_id in run_ids:
+            status = self._states.get(run_id)
+            if status is not None and status.state in ("failed", "cancelled"):
+                self._enqueue(self._submissions[run_id])
+
     async def answer(self, request_id: str, approval: Approval | bool) -> ApprovalRequest:
         given = approval if isinstance(approval, Approval) else Approval(approval)
         request = await answer_request(self._journal, request_id, given, now=time.time())

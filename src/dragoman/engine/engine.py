@@ -67,6 +67,10 @@ class Engine(Protocol):
         """Yield the status of each submitted run once, as soon as it is over or waits for an approval."""
         ...
 
+    async def retry(self, run_ids: Iterable[str]) -> None:
+        """Queue those of the runs again that failed, or were cancelled, without an end in the journal."""
+        ...
+
     async def answer(self, request_id: str, approval: Approval | bool) -> Any:
         """Answer an approval request, and continue its run."""
         ...

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -59,6 +59,11 @@ _STATES: dict[str, State] = {
 def queue_name(agent: str, digest: str) -> str:
     """Return the queue of an agent with certain tools."""
     return f"{agent}:{digest}"
+
+
+def _chunks(run_ids: list[str]) -> Iterator[list[str]]:
+    for first in range(0, len(run_ids), _ASK_AT_ONCE):
+        yield run_ids[first : first + _ASK_AT_ONCE]
 
 
 def _serializer() -> Any:
@@ -217,13 +222,19 @@ class PostgresEngine:
         left = list(dict.fromkeys(run_ids))
         while left:
             settled = set()
-            for first in range(0, len(left), _ASK_AT_ONCE):
-                some = left[first : first + _ASK_AT_ONCE]
+            for some in _chunks(left):
                 for each in await client.list_workflows_async(workflow_ids=some, status=over, load_input=False):
                     settled.add(each.workflow_id)
                     yield _describe_run(each, ())
             left = [run_id for run_id in left if run_id not in settled]
             await asyncio.sleep(_POLL_SECONDS if left else 0)
+
+    async def retry(self, run_ids: Iterable[str]) -> None:
+        client = await self._client()
+        lost = [status for status, state in _STATES.items() if state in ("failed", "cancelled")]
+        for some in _chunks(list(run_ids)):
+            for each in await client.list_workflows_async(workflow_ids=some, status=lost, load_input=False):
+                await client.rewind_workflow_async(each.workflow_id, queue_name=each.queue_name)
 
     async def answer(self, request_id: str, approval: Approval | bool) -> ApprovalRequest:
         given = approval if isinstance(approval, Approval) else Approval(approval)
