@@ -13,7 +13,7 @@ import typer
 from msgspec import Struct
 from typer.core import TyperCommand
 
-from dragoman.cli.app import PlainGroup, make_plain
+from dragoman.cli.parameters import PlainGroup, make_plain
 from dragoman.types import ModeName, SandboxName, ToolModeName, TrustName
 
 
