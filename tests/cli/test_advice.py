@@ -314,7 +314,17 @@ def test_the_options_of_a_run_are_grouped_and_have_defaults(dragoman: Any, monke
         heads = [line.rstrip(":") for line in page.splitlines() if line.endswith(":") and not line.startswith(" ")]
         groups = ["Arguments", "Output", "Model", "Tools", "Task and session", "Permissions", "Limits", "Options"]
         assert sorted(heads) == sorted(groups), heads
-        # Examples and names of options are not broken; everything else fits.
-        body = page[page.index("Arguments:") :].splitlines()
-        assert max(len(line) for line in body if not line.lstrip().startswith("-")) <= width
         assert "[default: 10]" in " ".join(page.split())
+
+
+def test_every_help_fits_the_terminal_and_loses_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paragraphs, examples, tables of exit codes and the choices of options."""
+    words: dict[str, list[str]] = {}
+    for width in (120, 80, 40):
+        monkeypatch.setenv("COLUMNS", str(width))
+        for name, command in _pages():
+            page = command.get_help(command.context_class(command, info_name=name, max_content_width=100))
+            assert max(map(len, page.splitlines())) <= width, (name, width)
+            # A row may end behind a bar or a hyphen.
+            read = "".join(page.split())
+            assert words.setdefault(name, [read]) == [read], (name, width)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -77,9 +79,62 @@ class _HelpFormatter(typer.Context.formatter_class):  # type: ignore[misc, valid
         super().__init__(*arguments, **settings)
         self.width = min(self.width, max(shutil.get_terminal_size().columns - 2, _NARROWEST))
 
+    def write_text(self, text: str) -> None:
+        super().write_text(_break_examples(text, self.width - self.current_indent))
+
     def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
+        room = self.width - self.current_indent
+        rows = [(_break_choices(first, room), second) for first, second in rows]
         # The text of an option is below it, if there is no room beside it.
         super().write_dl(rows, col_max if self.width >= _WIDE else _NARROW_COLUMN, col_spacing)
+
+
+_two_columns = re.compile(r"( *)(\S.*?)  +(\S.*)").fullmatch
+_ROOM_FOR_TEXT = 24
+
+
+def _break_examples(text: str, room: int) -> str:
+    """A text for `--help` in which the lines of examples and tables fit. The formatter keeps them as they are."""
+    paragraphs = text.split("\n\n")
+    for number, paragraph in enumerate(paragraphs):
+        if paragraph.startswith("\b"):
+            lines = [row for line in paragraph.split("\n") for row in _break_line(line, room)]
+            paragraphs[number] = "\n".join(lines)
+    return "\n\n".join(paragraphs)
+
+
+def _break_line(line: str, room: int) -> list[str]:
+    """The rows of a line: of a command and its description, if there are two columns."""
+    if len(line) <= room:
+        return [line]
+    found = _two_columns(line)
+    indent = len(line) - len(line.lstrip())
+    if found is None:
+        return _wrap(line.strip(), room, indent, indent + 4)
+    column = found.start(3)
+    if room - column >= _ROOM_FOR_TEXT:
+        rows = _wrap(found[3], room, column, column)
+        return [line[:column] + rows[0].strip(), *rows[1:]]
+    return [*_wrap(found[2], room, indent, indent + 4), *_wrap(found[3], room, indent + 6, indent + 6)]
+
+
+def _break_choices(text: str, room: int) -> str:
+    """An option whose choices, divided by bars, are broken into rows that fit."""
+    if len(text) <= room:
+        return text
+    rows = _wrap(text.replace("|", "| "), room, 0, 6)
+    return "\n".join(rows).replace("| ", "|").replace("\n", "\n  ")
+
+
+def _wrap(text: str, room: int, first: int, others: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        room,
+        initial_indent=" " * first,
+        subsequent_indent=" " * others,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 class _HelpContext(typer.Context):

@@ -36,6 +36,7 @@ _SHORTEST_PAUSE = 0.03
 _COST_FACTOR = 5
 """The pause after a drawing is this many times as long as the drawing took."""
 _NARROWEST = 20
+_DEEPEST = 14
 _THEME = "ansi_dark"
 _LISTS = ("bullet_list_open", "ordered_list_open")
 
@@ -46,8 +47,22 @@ _LISTS = ("bullet_list_open", "ordered_list_open")
 class _Code(CodeBlock):
     """A block of code inside another block: no background, so that it can be copied without blanks."""
 
+    def __init__(self, lexer_name: str, theme: str) -> None:
+        super().__init__(lexer_name, theme)
+        self.first = self.last = ""
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> _Code:
+        code = cls(token.info.strip().partition(" ")[0] or "text", _THEME)
+        # The lines around the code are shown as they are around the outermost blocks.
+        code.first, code.last = f"{token.markup}{token.info}", token.markup
+        return code
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Syntax(str(self.text).rstrip(), self.lexer_name, theme=_THEME, word_wrap=True, background_color="default")
+        syntax = Syntax(
+            str(self.text).rstrip(), self.lexer_name, theme=_THEME, word_wrap=True, background_color="default"
+        )
+        yield from (Text(self.first, "dim"), syntax, Text(self.last, "dim")) if self.last else (syntax,)
 
 
 class _Heading(Heading):
@@ -161,8 +176,8 @@ class Renderer:
         try:
             document = _Document(text)
             depth = max((token.level for token in document.parsed), default=0)
-            # Rich indents until no room is left, and drops what does not fit.
-            if depth * 2 <= width - _NARROWEST:
+            # Rich indents until no room is left, and markdown-it reads so many levels: both drop the rest.
+            if depth <= min(_DEEPEST, (width - _NARROWEST) // 2):
                 return _trim(self._rows(document, width))
         except Exception:
             pass

@@ -1,4 +1,7 @@
-"""Parameters of commands that take texts as they are, without the conversion of typer."""
+"""Parameters of commands that take texts as they are.
+
+Typer converts each value, even none at all, with pydantic, whose import takes as long as that of typer.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +44,7 @@ _PLAIN: dict[type, type] = {TyperOption: _PlainOption, TyperArgument: _PlainArgu
 
 
 def make_plain(parameter: Any) -> Any:
-    """Let a parameter take texts as they are.
-
-    Typer converts each value, even none at all, with pydantic, whose import takes as long as that of typer.
-    """
+    """Let a parameter take texts as they are."""
     parameter.__class__ = _PLAIN.get(type(parameter), type(parameter))
     return parameter
 

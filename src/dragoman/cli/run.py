@@ -61,7 +61,7 @@ Exit codes:
   3    a limit was reached: turns, tokens, cost, time, the context window, the length of the answer
   4    temporary failure: the network, an overloaded provider, an empty answer
   5    the run waits for approval: answer with `dragoman approvals`, then use --resume
-  130  interrupted by Ctrl-C; 143 by SIGTERM
+  130  interrupted by Ctrl-C; 143 by SIGTERM; 129 by SIGHUP
 """
 
 
