@@ -299,12 +299,7 @@ class Agent(Generic[DepsT]):
             streaming,
             parent,
         )
-        messages = read_task(task)
-        if attached := find_attached(messages):
-            check_media(attached, self.endpoint)
-        if parent is not None and not parent.machine.conversation.echoes.is_empty:
-            # A model wrote the task after it had read untrusted content, and may have copied a call from it.
-            messages = [replace(message, extra={**message.extra, UNTRUSTED: True}) for message in messages]
+        messages = self._read_task(task, parent)
         if self.engine is not None and not self.engine.runs_here and parent is None:
             return self._submit(start, messages)
         # The tools of servers are not known before the first run has started them.
@@ -329,6 +324,16 @@ class Agent(Generic[DepsT]):
             return driver, machine.start(conversation), frozenset()
 
         return Run(start.run_id, session, open_run)
+
+    def _read_task(self, task: Task, parent: Driver | None) -> list[Message]:
+        """Return the messages of a task. Raises ConfigError for media that the endpoint cannot receive."""
+        messages = read_task(task)
+        if attached := find_attached(messages):
+            check_media(attached, self.endpoint)
+        if parent is None or parent.machine.conversation.echoes.is_empty:
+            return messages
+        # A model wrote the task after it had read untrusted content, and may have copied a call from it.
+        return [replace(message, extra={**message.extra, UNTRUSTED: True}) for message in messages]
 
     # ---- resumption --------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from dragoman.characters import escape_message
 from dragoman.client.transport import Transport
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.pipeline.report import Report
+from dragoman.pipeline.requests import settle_fields
 from dragoman.server.access import Access, is_loopback
 from dragoman.server.asgi import (
     BodyTooLarge,
@@ -51,7 +52,6 @@ from dragoman.server.inspector.trial import (
     try_text,
 )
 from dragoman.server.paths import GENERATE, find_gemini
-from dragoman.server.requests import settle_fields
 from dragoman.server.router import Chosen, Router, find_row_key
 from dragoman.types import Message, Request, TrustName
 from dragoman.wire.codec import Codec
