@@ -9,7 +9,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -158,8 +158,10 @@ def serving(world: World) -> Iterator[World]:
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(text.encode()))}.items():
                 self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(text.encode())
+            # A client that has what it wants, or closes, does not wait for the rest.
+            with suppress(ConnectionError):
+                self.end_headers()
+                self.wfile.write(text.encode())
 
         do_POST = do_GET = do_DELETE = handle_one
 
