@@ -213,7 +213,9 @@ class Authorizer:
             if grant is not None and grant.access and grant.access != used:
                 return True
             if grant is None or not grant.refresh:
-                raise self._needed("it needs a login", challenge, grant)
+                # A server that does not say where its metadata are may only know keys.
+                why = "it needs a login" if challenge.metadata else "it needs a login, or a key in a header of its row"
+                raise self._needed(why, challenge, grant)
             try:
                 await self._refresh(grant)
             except TokenRefused as refusal:
