@@ -51,6 +51,9 @@ class World:
         self.needed = ""
         """A scope that a call needs."""
         self.granted = ""
+        self.may_refresh = threading.Event()
+        """The token endpoint waits for it before it refreshes."""
+        self.may_refresh.set()
 
     # ---- the MCP server ----------------------------------------------------------------------------------------------
 
@@ -108,6 +111,7 @@ class World:
 
     def _give_tokens(self, form: dict[str, str]) -> Reply:
         if form["grant_type"] == "refresh_token":
+            self.may_refresh.wait(60)
             if form["refresh_token"] != self.refresh or form["resource"] != self.url:
                 return 400, JSON, '{"error": "invalid_grant", "error_description": "it was used before"}'
         else:

@@ -184,6 +184,7 @@ class Authorizer:
         self._is_read = False
         self._secrets: dict[str, None] = {}
         self._lock = asyncio.Lock()
+        self._refreshing: asyncio.Task[Grant] | None = None
 
     def secrets(self) -> list[str]:
         """Every token that was used so far."""
@@ -252,6 +253,12 @@ class Authorizer:
             self._secrets |= dict.fromkeys(grant.secrets())
 
     async def _refresh(self, grant: Grant) -> Grant:
+        """Refresh the tokens, and finish even if the caller no longer waits: the old refresh token may be used up."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh_now(grant))
+        return await asyncio.shield(self._refreshing)
+
+    async def _refresh_now(self, grant: Grant) -> Grant:
         async with self.store.alone():
             # Another process may have refreshed the tokens meanwhile.
             self._is_read = False
