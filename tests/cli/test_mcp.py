@@ -136,6 +136,8 @@ def test_servers_are_added_listed_tested_and_removed(dragoman: Command, home: Pa
     shown = dragoman("mcp", "test", "echo")
     assert shown.code == 0 and "echo  works, protocol 2025-06-18" in shown.out and "Say it again." in shown.out
     assert dragoman("mcp", "test", " ".join(command)).code == 0
+    assert dragoman("mcp", "add", "other", "uvx", "server-time", "--zone=UTC").code == 0
+    assert dragoman("mcp", "list", "--json").data[1]["command"] == "uvx server-time --zone=UTC"
     missing = dragoman("mcp", "test", "ecko")
     assert missing.code == 2 and "did you mean 'echo'?" in missing.err
     broken = dragoman("mcp", "test", "/no/such program")
@@ -153,6 +155,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["add", "a", "--header", "A", "https://example.org/"], "is not NAME=VALUE"),
     (["add", "a", "https://example.org/", "--header", "Host=b"], "is set by the protocol"),
     (["add", "a", "'unfinished"], "cannot be read"),
+    (["add", "a", "https://example.org/", "--heder", "A=b"], "'--heder' after the URL is not known"),
     (["login", "echo", "--yes"], "is a program, which has no login"),
     (["logout", "nobody"], "there is no MCP server"),
 ]

@@ -9,7 +9,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -51,6 +51,9 @@ class World:
         self.needed = ""
         """A scope that a call needs."""
         self.granted = ""
+        self.may_refresh = threading.Event()
+        """The token endpoint waits for it before it refreshes."""
+        self.may_refresh.set()
 
     # ---- the MCP server ----------------------------------------------------------------------------------------------
 
@@ -108,6 +111,7 @@ class World:
 
     def _give_tokens(self, form: dict[str, str]) -> Reply:
         if form["grant_type"] == "refresh_token":
+            self.may_refresh.wait(60)
             if form["refresh_token"] != self.refresh or form["resource"] != self.url:
                 return 400, JSON, '{"error": "invalid_grant", "error_description": "it was used before"}'
         else:
@@ -158,8 +162,10 @@ def serving(world: World) -> Iterator[World]:
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(text.encode()))}.items():
                 self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(text.encode())
+            # A client that has what it wants, or closes, does not wait for the rest.
+            with suppress(ConnectionError):
+                self.end_headers()
+                self.wfile.write(text.encode())
 
         do_POST = do_GET = do_DELETE = handle_one
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.mcp.boxes import call, open_box
+from msgspec.structs import replace
+from tests.mcp.boxes import QUICK, call, open_box, wait_until
 from tests.mcp.oauth_world import World, browse, serving
 from tests.tables import each_row
 
@@ -118,6 +119,21 @@ def test_two_toolboxes_use_a_refresh_token_once(world: World, tmp_path: Path) ->
         assert call(one, "echo", text="1").content == "1"
         assert call(two, "echo", text="2").content == "2", "it takes the token that the other one got"
         assert world.log.count("POST /token refresh_token") == 1
+
+
+def test_a_refresh_goes_on_if_the_call_that_needed_it_gives_up(world: World, tmp_path: Path) -> None:
+    limits = replace(QUICK, call_seconds=0.3)
+    server = HttpServer("web", world.url)
+    with open_box(server, tokens=tmp_path / "tokens.json", login=User(), limits=limits) as box:
+        world.valid = {"none"}
+        world.may_refresh.clear()
+        assert "did not answer within" in call(box, "echo", text="x").content
+        before = world.refresh
+        world.may_refresh.set()
+        wait_until(lambda: world.refresh != before and world.refresh in (tmp_path / "tokens.json").read_text())
+    with open_box(server, tokens=tmp_path / "tokens.json") as box:
+        assert call(box, "echo", text="x").content == "x"
+    assert world.log.count("POST /token refresh_token") == 1
 
 
 def test_more_rights_need_another_login_that_keeps_the_old_ones(world: World, tmp_path: Path) -> None:

@@ -222,6 +222,11 @@ def test_what_a_server_asks_cannot_hide_anything_from_the_user() -> None:
     assert ask_for(form(colours=many), "yes", "red, Green")[0]["content"] == {"colours": ["r", "g"]}
 
 
+def test_odd_types_and_a_function_that_fails_are_no_answer() -> None:
+    assert ask_for(form(a={"type": ["string", "null"]}), "yes", "x")[0]["content"] == {"a": "x"}
+    assert ask_for(form(a={"type": "string"}))[0] == {"action": "cancel"}, "the person has no more answers, and fails"
+
+
 def test_questions_during_a_call_are_bounded() -> None:
     asked = {f"q{number}": {"method": "elicitation/create", "params": form()} for number in range(4)}
 

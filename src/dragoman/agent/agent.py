@@ -139,8 +139,8 @@ class Agent(Generic[DepsT]):
         self.endpoint = self._resolve(self._model, base_url)
         self._given_fallbacks = tuple(endpoint for endpoint, _ in given[1:])
         self._fallbacks = tuple(self._resolve(each) for each in self._given_fallbacks)
-        self._sources = ToolSources(tools)
-        self.tools = self._sources.tools
+        self._sources = ToolSources(tools) if _may_change(tools) else None
+        self.tools = Toolset(gather(tools)) if self._sources is None else self._sources.tools
         _check_runnable(self.tools)
         self.system = system
         self.policy = _logged(as_policy(self.safety.policy), lambda text: self._human_sink().text(text))
@@ -303,14 +303,14 @@ class Agent(Generic[DepsT]):
         if self.engine is not None and not self.engine.runs_here and parent is None:
             return self._submit(start, messages)
         # The tools of servers are not known before the first run has started them.
-        early = self._config(start) if self._sources.is_ready else None
+        early = self._config(start) if self._sources is None or self._sources.is_ready else None
         if session is not None and (self._given_journal is None or self._given_journal is False):
             raise ConfigError("a session needs a journal", hint="create the agent with journal=True")
 
         async def open_run(run: Run[Any]) -> tuple[Driver, list[Any], frozenset[str]]:
             config = early
             if config is None:
-                await self._sources.start()
+                await self._start_servers()
                 config = self._config(start)
             before, last, sources = await self._before(session, config)
             conversation = begin_conversation(self.system, before, messages)
@@ -398,7 +398,7 @@ class Agent(Generic[DepsT]):
             start = _Start(
                 run_id, run.session, answer, validate, data, tuple(tools), limits, None, approve, on_event, streaming
             )
-            await self._sources.start()
+            await self._start_servers()
             config = self._config(start)
             restored, pending, run_journal = await self._reclaim(journal, config)
             # What the run used before counted in the budgets of that time. A request without a reply is sent again.
@@ -551,7 +551,7 @@ class Agent(Generic[DepsT]):
 
     def _offer(self, start: _Start, room: int | None) -> tuple[Toolset, Tool | None, Tool | None]:
         """Return the tools of a run, and two of them: that of a structured answer, and the search for the others."""
-        if (tools := self._sources.refresh()) is not self.tools:
+        if self._sources is not None and (tools := self._sources.refresh()) is not self.tools:
             self.tools, self._chosen_mode = tools, None
         offered = Toolset(gather([*self.tools, *start.tools])) if start.tools else self.tools
         _check_runnable(offered)
@@ -699,10 +699,15 @@ class Agent(Generic[DepsT]):
         known.put(endpoint.base_url, endpoint.model, fact)
         return self._resolve(given, self._base_url if given is self._model else "", known)
 
+    async def _start_servers(self) -> None:
+        if self._sources is not None:
+            await self._sources.start()
+
     async def aclose(self) -> None:
         """Close the connections, the servers that were given as tools, and the journal if the agent opened it."""
         await self._clients.close()
-        await self._sources.close()
+        if self._sources is not None:
+            await self._sources.close()
         if self._journal is not None and self._journal is not self._given_journal:
             self._journal.close()
             self._journal = None
@@ -755,6 +760,12 @@ def _choose_facts(connection: Connection, *, has_own: bool) -> Facts:
     from dragoman.client.facts import shared_facts
 
     return shared_facts(os.environ if connection.environment is None else connection.environment)
+
+
+def _may_change(tools: Any) -> bool:
+    """Whether the tools are a toolbox or contain one, or an MCP server."""
+    values = tools if isinstance(tools, list | tuple) else ()
+    return any(hasattr(each, "revision") or hasattr(each, "identity") for each in (tools, *values))
 
 
 def _check_runnable(tools: Toolset) -> None:

@@ -53,14 +53,15 @@ NameOrUrl = Annotated[
 # ---- add and remove --------------------------------------------------------------------------------------------------
 
 
-@app.command(short_help="Add a server to your settings.")
+# The options of a command are unknown here, and belong to it.
+@app.command(short_help="Add a server to your settings.", context_settings={"ignore_unknown_options": True})
 def add(
     name: Name,
     target: Annotated[
         list[str],
         typer.Argument(
             metavar="URL|COMMAND...",
-            help="A URL, or a command with its arguments; write -- before a command.",
+            help="A URL, or a command with its arguments; write -- before a command that has options.",
             show_default=False,
         ),
     ],
@@ -126,7 +127,11 @@ def _make_row(
         **({"client_id": client_id} if client_id else {}),
         **({"scopes": scopes} if scopes else {}),
     }
-    if len(target) == 1 and "://" in target[0]:
+    if "://" in target[0]:
+        if len(target) > 1:
+            raise ConfigError(
+                f"{target[1]!r} after the URL is not known"[:200], hint="a URL takes --header and --scope"
+            )
         if env or cwd:
             raise ConfigError("--env and --cwd are for a program", hint="a URL takes --header")
         return {
@@ -203,8 +208,8 @@ def list_servers(as_json: Json = False) -> None:
     if not found:
         print("there are no MCP servers; add one: dragoman mcp add NAME URL, or dragoman mcp add NAME -- COMMAND")
     screen = Screen()
-    cells = pad_columns([(quote_value(each["name"]), each["state"]) for each in found])
-    for each, (name, state) in zip(found, cells, strict=True):
+    cells = pad_columns([(quote_value(each["name"]), each["state"], "") for each in found])
+    for each, (name, state, _) in zip(found, cells, strict=True):
         shown = screen.fit(each["url"] or each["command"], len(name) + len(state) + 2 * len(GAP))
         screen.line((name, "green"), GAP, (state, "dim"), GAP, shown)
     print_warnings(warnings)
@@ -326,8 +331,8 @@ def _draw_test(screen: Screen, data: dict[str, Any]) -> None:
         if not rows:
             continue
         screen.heading(title)
-        cells = pad_columns([(quote_value(name), quote_value(note)) for name, note, _ in rows])
-        for (name, note), (_, _, about) in zip(cells, rows, strict=True):
+        cells = pad_columns([(quote_value(name), quote_value(note), "") for name, note, _ in rows])
+        for (name, note, _), (_, _, about) in zip(cells, rows, strict=True):
             first = about.strip().split("\n")[0]
             shown = screen.fit(first, len(name) + len(note) + 2 * len(GAP) + 2)
             screen.line("  ", (name, "green"), GAP, (note, "dim"), GAP, shown)

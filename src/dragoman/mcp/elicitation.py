@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dragoman.jsonschema.untrusted import BadSchema, accept_schema
+from dragoman.logs import get_log
 from dragoman.mcp.definitions import TEXT_RULES
 from dragoman.mcp.oauth import LoginFault, check_address
 from dragoman.mcp.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, ErrorReply, Limits, clean_line, clean_text
@@ -24,6 +25,7 @@ Ask = Callable[[str, list[str]], Awaitable[Any]]
 Visit = Callable[[str], Awaitable[Any]]
 """Opens a page in the browser of the user."""
 
+_log = get_log("mcp")
 _MOST_FIELDS = 20
 _MOST_CHOICES = 50
 _TRIES = 3
@@ -50,6 +52,7 @@ class Elicitation:
             raise ErrorReply(INVALID_PARAMS, "the request has no message")
         if ask is None:
             return CANCEL
+        ask = _without_errors(ask)
         said = clean_text(params["message"], 2000)
         head = f"The MCP server {self._server.name!r} asks: {said}"
         if params.get("mode", "form") == "url":
@@ -127,6 +130,19 @@ class _NoAnswer(Exception):
     """The user gave no valid answer to a field that is needed."""
 
 
+def _without_errors(ask: Ask) -> Ask:
+    """Return a function that gives no answer where the other one fails: it is the caller's code."""
+
+    async def ask_safely(question: str, choices: list[str]) -> Any:
+        try:
+            return await ask(question, choices)
+        except Exception as problem:
+            _log.warning("a question of a server could not be asked (%s)", type(problem).__name__)
+            return None
+
+    return ask_safely
+
+
 async def _choose(ask: Ask, question: str, choices: list[str]) -> str:
     given = await ask(question, choices)
     text = str(given).strip().lower() if given is not None else ""
@@ -140,7 +156,7 @@ def _title(name: str, field: JsonObject) -> str:
 
 
 def _describe(name: str, field: JsonObject, *, is_needed: bool) -> str:
-    kind = field.get("type")
+    kind = str(field.get("type"))
     words = {"integer": "a whole number", "number": "a number", "array": "several, separated by commas"}
     notes = [words[kind]] if kind in words else []
     low, high = field.get("minimum"), field.get("maximum")

@@ -205,7 +205,10 @@ class _Attempt:
     async def _find_issuer(self, issuer: str) -> AuthorizationServer:
         found = await fetch_object(self._transport, oauth.issuer_addresses(issuer))
         if found is None:
-            raise LoginFault(f"{shown_address(issuer)} has no metadata of an authorization server")
+            raise LoginFault(
+                f"{shown_address(issuer)} has no metadata of an authorization server; the server may need no login, or "
+                "a key in a header of its row"
+            )
         return oauth.read_issuer(found, issuer, is_local=self._is_local)
 
     async def _find_client(

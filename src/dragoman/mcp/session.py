@@ -291,8 +291,6 @@ class Session:
             result: JsonObject | ErrorReply = await self._elicitation.answer("elicitation/create", params, ask)
         except ErrorReply as refusal:
             result = refusal
-        except Exception:  # The function that asks is the caller's code.
-            result = CANCEL
         await protocol.tell_quietly(self.channel, protocol.reply(identity, result))
 
     def listen(self) -> None:

@@ -184,6 +184,7 @@ class Authorizer:
         self._is_read = False
         self._secrets: dict[str, None] = {}
         self._lock = asyncio.Lock()
+        self._refreshing: asyncio.Task[Grant] | None = None
 
     def secrets(self) -> list[str]:
         """Every token that was used so far."""
@@ -213,7 +214,9 @@ class Authorizer:
             if grant is not None and grant.access and grant.access != used:
                 return True
             if grant is None or not grant.refresh:
-                raise self._needed("it needs a login", challenge, grant)
+                # A server that does not say where its metadata are may only know keys.
+                why = "it needs a login" if challenge.metadata else "it needs a login, or a key in a header of its row"
+                raise self._needed(why, challenge, grant)
             try:
                 await self._refresh(grant)
             except TokenRefused as refusal:
@@ -250,6 +253,12 @@ class Authorizer:
             self._secrets |= dict.fromkeys(grant.secrets())
 
     async def _refresh(self, grant: Grant) -> Grant:
+        """Refresh the tokens, and finish even if the caller no longer waits: the old refresh token may be used up."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh_now(grant))
+        return await asyncio.shield(self._refreshing)
+
+    async def _refresh_now(self, grant: Grant) -> Grant:
         async with self.store.alone():
             # Another process may have refreshed the tokens meanwhile.
             self._is_read = False
