@@ -25,9 +25,9 @@ from dragoman.client.http import HttpTransport, Limits
 from dragoman.client.http.addresses import read_address, read_proxies
 from dragoman.client.transport import HttpResponse, TransportFault
 from dragoman.errors import ConfigError
+from dragoman.file_content import FilePath, read_file
 from dragoman.media import (
     MAX_BYTES,
-    FilePath,
     check_size,
     decode_text,
     describe_size,
@@ -35,7 +35,6 @@ from dragoman.media import (
     is_text_type,
     name_text,
     read_base64,
-    read_file,
     recognise,
 )
 from dragoman.tools import Error
