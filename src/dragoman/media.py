@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from typing import Any, Protocol
+from typing import Any
 
 MAX_BYTES = 15_000_000
 """The largest image or file that is read or sent; no provider accepts larger ones in a request."""
@@ -228,40 +228,6 @@ def describe_size(count: int) -> str:
     if count < 1000:
         return f"{count} bytes" if count != 1 else "1 byte"
     return f"{count / 1000:.0f} kB" if count < 999_500 else f"{count / 1_000_000:.1f} MB"
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Files.
-
-
-class ReadablePath(Protocol):
-    """A path that reads its file itself, such as a resource of an installed package."""
-
-    @property
-    def name(self) -> str: ...
-
-    def read_bytes(self) -> bytes: ...
-
-
-class FilePath(Protocol):
-    """A path of a file, such as a `pathlib.Path`."""
-
-    def __fspath__(self) -> str: ...
-
-
-def read_file(path: str | FilePath | ReadablePath) -> tuple[str, bytes]:
-    """The name and the content of a file. Raises OSError, and ValueError if it is empty or too large."""
-    if isinstance(path, str) or hasattr(path, "__fspath__"):
-        place = path if isinstance(path, str) else path.__fspath__()
-        if place.startswith(("http://", "https://")):
-            raise ValueError(f"{place[:200]} is an address: dragoman.attach fetches it, and url= sends the address")
-        # One byte more than allowed is enough to know that it is too large, also for a device without an end.
-        with open(place, "rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        name = place.rstrip("/").rpartition("/")[2]
-    else:
-        place, name, content = str(path), path.name, path.read_bytes()
-    return name, check_size(content, place)
 
 
 def check_size(content: bytes, what: str) -> bytes:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from dragoman.media import FilePath, ReadablePath, check_size, find_type, read_file, recognise
+from dragoman.file_content import FilePath, ReadablePath, read_file
+from dragoman.media import check_size, find_type, recognise
 
 JsonObject = dict[str, Any]
 """A decoded JSON object. The type is `Any`, because the model chooses the content."""

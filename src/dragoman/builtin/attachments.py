@@ -25,9 +25,9 @@ from dragoman.client.http import HttpTransport, Limits
 from dragoman.client.http.addresses import read_address, read_proxies
 from dragoman.client.transport import HttpResponse, TransportFault
 from dragoman.errors import ConfigError
+from dragoman.file_content import FilePath, read_file
 from dragoman.media import (
     MAX_BYTES,
-    FilePath,
     check_size,
     decode_text,
     describe_size,
@@ -35,7 +35,6 @@ from dragoman.media import (
     is_text_type,
     name_text,
     read_base64,
-    read_file,
     recognise,
 )
 from dragoman.tools import Error
@@ -105,7 +104,9 @@ def _read(source: str | FilePath) -> tuple[str, bytes]:
     except TypeError:
         raise ConfigError(f"{type(source).__name__} cannot be attached", hint=_HINT) from None
     except FileNotFoundError:
-        raise ConfigError(f"there is no file {path!r}{_suggest(path)}", hint=_HINT) from None
+        command_hint = "give the path of a file, or an address that begins with https://"
+        why = f"there is no file {path!r}{_suggest(path)}"
+        raise ConfigError(why, hint=_HINT, command_hint=command_hint) from None
     except IsADirectoryError:
         raise ConfigError(f"{path!r} is a folder", hint="attach the files in it, each by its path") from None
     except OSError as error:
@@ -125,7 +126,7 @@ def _suggest(path: str) -> str:
         names = os.listdir(folder or ".")[:2000]
     except OSError:
         return ""
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
     return f"; did you mean {os.path.join(folder, near[0])!r}?" if near else ""
 
 

@@ -166,9 +166,9 @@ def test_the_media_type_of_an_image_that_came_without_one(image: Image, media_ty
     assert part["inlineData"]["mimeType"] == media_type
 
 
-def test_a_part_with_nothing_in_it_is_left_out_and_reported() -> None:
+def test_a_part_with_nothing_in_it_is_named_and_reported() -> None:
     prepared = prepare(ask(user("Look", File("lost.pdf"))))
-    assert prepared.body["contents"][0]["parts"] == [{"text": "Look"}]
+    assert prepared.body["contents"][0]["parts"] == [{"text": "Look"}, {"text": "[file lost.pdf: not available]"}]
     assert rules_of(prepared) == ["dropped"]
 
 

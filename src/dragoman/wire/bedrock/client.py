@@ -358,9 +358,6 @@ def write_messages(history: History, writer: BlockWriter, losses: list[Loss]) ->
             blocks += writer.write(part, where, documents=role == "user")
         if not blocks:
             continue
-        if any(["document" in block for block in blocks]) and not any(["text" in block for block in blocks]):
-            losses.append(Loss("inserted", where, "words beside a document, without which the wire takes none"))
-            blocks.append({"text": "See the attached document."})
         if written and written[-1]["role"] == role:
             written[-1]["content"] += blocks
         else:
