@@ -145,7 +145,7 @@ def mark_text(text: str, marks: Iterable[Mark]) -> Html:
     pieces: list[Html] = []
     at = 0
     for number, mark in enumerate(marks, 1):
-        start, end = mark.span
+        start, end = _tighten(text, *mark.span)
         pieces.append(html("{text}", text=text[at:start]))
         pieces.append(
             html(
@@ -161,6 +161,13 @@ def mark_text(text: str, marks: Iterable[Mark]) -> Html:
         at = end
     pieces.append(html("{text}", text=text[at:]))
     return join(pieces)
+
+
+def _tighten(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a span without the line breaks around it: a mark would otherwise begin on the line before its call."""
+    inner = text[start:end]
+    shown = inner.strip()
+    return (start + inner.index(shown), start + inner.index(shown) + len(shown)) if shown else (start, end)
 
 
 def write_calls(calls: Sequence[ToolCall]) -> Html:
