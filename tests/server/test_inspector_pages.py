@@ -33,9 +33,11 @@ def inspected(folder: Path) -> Iterator[tuple[processes.Running, Page]]:
         gateway = stack.enter_context(processes.serving(folder, upstream.url, "--inspector"))
         page = stack.enter_context(browsing(folder))
         page.show(1280, 900, "light")
-        send(gateway, "alpha")
         page.open(gateway.said["inspector"])
+        assert "No exchanges yet" in page.evaluate("document.querySelector('#main').innerText")
+        send(gateway, "alpha")
         wait_for_rows(page, 1)
+        assert "No exchanges yet" not in page.evaluate("document.querySelector('#main').innerText")
         yield gateway, page
         assert page.errors == [], "the page broke its own policy, or has an error"
 
@@ -70,6 +72,7 @@ def test_the_list_an_exchange_the_filters_and_a_replay_work_in_a_browser(tmp_pat
         assert page.evaluate("location.pathname").startswith("/inspector/exchanges/ex_")
         assert "trailing_comma" in page.evaluate("document.querySelector('#main').innerText")
         assert page.evaluate("document.querySelectorAll('#rows [aria-current]').length") == 1
+        assert page.evaluate("[...document.querySelectorAll('[id]')].every(e => e === document.getElementById(e.id))")
         # A replay of the reply with another trust profile.
         page.evaluate("document.querySelector('#replay-trust').value = 'strict'")
         page.evaluate("document.querySelector('#replay-form button').click()")

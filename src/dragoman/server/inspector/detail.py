@@ -144,15 +144,14 @@ def mark_text(text: str, marks: Iterable[Mark]) -> Html:
     """Return a text with its calls marked. The words of each mark are also there for a screen reader."""
     pieces: list[Html] = []
     at = 0
-    for number, mark in enumerate(marks, 1):
+    for mark in marks:
         start, end = _tighten(text, *mark.span)
         pieces.append(html("{text}", text=text[at:start]))
         pieces.append(
             html(
-                '<mark class="{kind}" id="mark-{number}" tabindex="0" title="{title}"><span class="tag">{kind} {name}'
+                '<mark class="{kind}" tabindex="0" title="{title}"><span class="tag">{kind} {name}'
                 '<span class="hidden">: </span></span>{text}<span class="hidden"> end of {kind}</span></mark>',
                 kind=_TITLES[mark.kind],
-                number=number,
                 name=mark.name,
                 title=mark.why or f"{mark.kind} of {mark.name}",
                 text=text[start:end],
