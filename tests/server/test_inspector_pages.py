@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.server import processes
 from tests.server.browsers import Page, browsing
+from tests.server.test_browser import Attacker, web_server
 
 from dragoman.testing import Upstream
 from dragoman.types import Failure
@@ -54,6 +56,26 @@ def wait_for_rows(page: Page, count: int) -> None:
 def count_rows(page: Page, words: str = "") -> int:
     texts: list[str] = page.evaluate("[...document.querySelectorAll('#rows li')].map(row => row.textContent)")
     return sum(words in text for text in texts)
+
+
+def read_from_another_port(gateway: processes.Running, page: Page, id: str) -> list[str]:
+    """What a page of this machine reads, which is of the same site: the browser has the cookie, and sends it."""
+    paths = ("", "/rows", "/events", f"/exchanges/{id}", f"/exchanges/{id}/test", "/static/inspector.js")
+    script = """(async () => {
+        const seen = [];
+        for (const url of %s) for (const mode of ["cors", "no-cors"]) for (const method of ["GET", "POST"]) try {
+            const answer = await fetch(url, {mode, method, credentials: "include"});
+            seen.push(await answer.text());
+        } catch { }
+        return seen.filter(Boolean);
+    })()"""
+    with web_server(Attacker()) as port:
+        page.open(f"http://127.0.0.1:{port}/start")
+        seen: list[str] = page.evaluate(script % json.dumps([f"{gateway.url}/inspector{path}" for path in paths]))
+        log = gateway.log.read_text(encoding="utf-8")
+        assert all(f"refused {verb} /inspector{path}:" in log for verb in ("GET", "POST") for path in paths), log
+    page.errors.clear()
+    return seen
 
 
 @pytest.mark.needs("chromium")
@@ -200,6 +222,7 @@ def test_the_playground_reads_while_somebody_types_and_pages_fit_on_narrow_scree
         unnamed += " && !field.getAttribute('aria-labelledby')).map(field => field.id)"
         assert page.evaluate(unnamed) == []
         assert page.evaluate("['header', 'nav', 'main', 'footer'].every(name => document.querySelector(name))")
+        assert read_from_another_port(gateway, page, ids[0]) == []
         # Another browser window without the cookie, and the used link, get nothing.
         assert processes.get(gateway.port, "/inspector").status == 401
         link = gateway.said["inspector"].removeprefix(gateway.url)
