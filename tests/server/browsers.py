@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
 import queue
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,14 +17,22 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 60.0
+_CONNECT = """
+import os, sys
+# Above the two that the browser expects, so that none of them is overwritten.
+commands, answers = (os.dup(os.dup(os.dup(int(given)))) for given in sys.argv[1:3])
+os.dup2(commands, 3)
+os.dup2(answers, 4)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+"""Starts the browser with the pipe of its debugger at the numbers 3 and 4."""
 _CODES = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32}
 
 
 class Page:
     """One page of the browser."""
 
-    def __init__(self, process: subprocess.Popen[bytes], reader: int, writer: int) -> None:
-        self._process = process
+    def __init__(self, reader: int, writer: int) -> None:
         self._writer = os.fdopen(writer, "wb", buffering=0)
         self._reader = os.fdopen(reader, "rb", buffering=0)
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -32,7 +40,8 @@ class Page:
         self._session = ""
         self.errors: list[str] = []
         """What the page and the browser complained about: violations of the policy, and uncaught errors."""
-        threading.Thread(target=self._read, daemon=True).start()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -49,6 +58,12 @@ class Page:
                     self.errors.append(message["params"]["entry"]["text"])
                 elif message["method"] == "Runtime.exceptionThrown":
                     self.errors.append(json.dumps(message["params"]["exceptionDetails"]))
+
+    def close(self) -> None:
+        """Close the pipe of a browser that has ended."""
+        self._thread.join(20)
+        self._reader.close()
+        self._writer.close()
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Send a command to the debugger, and return its result."""
@@ -121,27 +136,25 @@ def find_command(folder: Path, *more: str) -> list[str]:
 @contextmanager
 def browsing(folder: Path) -> Iterator[Page]:
     """Start a browser with an empty page."""
-    ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for pair in (os.pipe(), os.pipe()) for end in pair]
-    commands_out, commands_in, answers_out, answers_in = ends
-
-    def connect() -> None:
-        os.dup2(commands_out, 3)
-        os.dup2(answers_in, 4)
-
+    (commands_out, commands_in), (answers_out, answers_in) = os.pipe(), os.pipe()
+    connect = [sys.executable, "-I", "-S", "-c", _CONNECT, str(commands_out), str(answers_in)]
     with (folder / "browser.log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(
-            find_command(folder, "--remote-debugging-pipe", "about:blank"),
+            [*connect, *find_command(folder, "--remote-debugging-pipe", "about:blank")],
             stdout=log,
             stderr=log,
             env={**os.environ, "HOME": str(folder)},
-            preexec_fn=connect,
-            pass_fds=(3, 4),
+            pass_fds=(commands_out, answers_in),
             start_new_session=True,
         )
     os.close(commands_out)
     os.close(answers_in)
+    page: Page | None = None
     try:
-        yield Page(process, answers_out, commands_in)
+        page = Page(answers_out, commands_in)
+        yield page
     finally:
         process.terminate()
         process.wait(20)
+        if page is not None:
+            page.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.server import processes
 from tests.server.browsers import Page, browsing
+from tests.server.test_browser import Attacker, web_server
 
 from dragoman.testing import Upstream
 from dragoman.types import Failure
@@ -33,9 +35,11 @@ def inspected(folder: Path) -> Iterator[tuple[processes.Running, Page]]:
         gateway = stack.enter_context(processes.serving(folder, upstream.url, "--inspector"))
         page = stack.enter_context(browsing(folder))
         page.show(1280, 900, "light")
-        send(gateway, "alpha")
         page.open(gateway.said["inspector"])
+        assert "No exchanges yet" in page.evaluate("document.querySelector('#main').innerText")
+        send(gateway, "alpha")
         wait_for_rows(page, 1)
+        assert "No exchanges yet" not in page.evaluate("document.querySelector('#main').innerText")
         yield gateway, page
         assert page.errors == [], "the page broke its own policy, or has an error"
 
@@ -54,6 +58,26 @@ def count_rows(page: Page, words: str = "") -> int:
     return sum(words in text for text in texts)
 
 
+def read_from_another_port(gateway: processes.Running, page: Page, id: str) -> list[str]:
+    """What a page of this machine reads, which is of the same site: the browser has the cookie, and sends it."""
+    paths = ("", "/rows", "/events", f"/exchanges/{id}", f"/exchanges/{id}/test", "/static/inspector.js")
+    script = """(async () => {
+        const seen = [];
+        for (const url of %s) for (const mode of ["cors", "no-cors"]) for (const method of ["GET", "POST"]) try {
+            const answer = await fetch(url, {mode, method, credentials: "include"});
+            seen.push(await answer.text());
+        } catch { }
+        return seen.filter(Boolean);
+    })()"""
+    with web_server(Attacker()) as port:
+        page.open(f"http://127.0.0.1:{port}/start")
+        seen: list[str] = page.evaluate(script % json.dumps([f"{gateway.url}/inspector{path}" for path in paths]))
+        log = gateway.log.read_text(encoding="utf-8")
+        assert all(f"refused {verb} /inspector{path}:" in log for verb in ("GET", "POST") for path in paths), log
+    page.errors.clear()
+    return seen
+
+
 @pytest.mark.needs("chromium")
 def test_the_list_an_exchange_the_filters_and_a_replay_work_in_a_browser(tmp_path: Path) -> None:
     with inspected(tmp_path) as (gateway, page):
@@ -70,6 +94,7 @@ def test_the_list_an_exchange_the_filters_and_a_replay_work_in_a_browser(tmp_pat
         assert page.evaluate("location.pathname").startswith("/inspector/exchanges/ex_")
         assert "trailing_comma" in page.evaluate("document.querySelector('#main').innerText")
         assert page.evaluate("document.querySelectorAll('#rows [aria-current]').length") == 1
+        assert page.evaluate("[...document.querySelectorAll('[id]')].every(e => e === document.getElementById(e.id))")
         # A replay of the reply with another trust profile.
         page.evaluate("document.querySelector('#replay-trust').value = 'strict'")
         page.evaluate("document.querySelector('#replay-form button').click()")
@@ -197,6 +222,7 @@ def test_the_playground_reads_while_somebody_types_and_pages_fit_on_narrow_scree
         unnamed += " && !field.getAttribute('aria-labelledby')).map(field => field.id)"
         assert page.evaluate(unnamed) == []
         assert page.evaluate("['header', 'nav', 'main', 'footer'].every(name => document.querySelector(name))")
+        assert read_from_another_port(gateway, page, ids[0]) == []
         # Another browser window without the cookie, and the used link, get nothing.
         assert processes.get(gateway.port, "/inspector").status == 401
         link = gateway.said["inspector"].removeprefix(gateway.url)

@@ -211,7 +211,7 @@ def _has_more(event: KeyPressEvent) -> bool:
         return True
     try:
         return bool(select.select([event.app.input.fileno()], [], [], 0)[0])
-    except (OSError, ValueError, NotImplementedError):
+    except (OSError, ValueError, RuntimeError):
         return False
 
 

@@ -151,11 +151,11 @@ def serve(
         settings = replace(settings, gateway=replace(settings.gateway, keys=keys))
     if record is not None and not inspector:
         raise ConfigError("--record writes what the inspector keeps", hint="add --inspector")
-    make = _choose_application(inspector, record)
     logging.getLogger("dragoman.server").setLevel(logging.ERROR if quiet or check else logging.INFO)
     _install_log()
     if check:
         return asyncio.run(_check(settings, json=json))
+    make = _choose_application(inspector, record)
     run = asyncio.run
     try:
         import uvloop

@@ -144,15 +144,14 @@ def mark_text(text: str, marks: Iterable[Mark]) -> Html:
     """Return a text with its calls marked. The words of each mark are also there for a screen reader."""
     pieces: list[Html] = []
     at = 0
-    for number, mark in enumerate(marks, 1):
-        start, end = mark.span
+    for mark in marks:
+        start, end = _tighten(text, *mark.span)
         pieces.append(html("{text}", text=text[at:start]))
         pieces.append(
             html(
-                '<mark class="{kind}" id="mark-{number}" tabindex="0" title="{title}"><span class="tag">{kind} {name}'
+                '<mark class="{kind}" tabindex="0" title="{title}"><span class="tag">{kind} {name}'
                 '<span class="hidden">: </span></span>{text}<span class="hidden"> end of {kind}</span></mark>',
                 kind=_TITLES[mark.kind],
-                number=number,
                 name=mark.name,
                 title=mark.why or f"{mark.kind} of {mark.name}",
                 text=text[start:end],
@@ -161,6 +160,13 @@ def mark_text(text: str, marks: Iterable[Mark]) -> Html:
         at = end
     pieces.append(html("{text}", text=text[at:]))
     return join(pieces)
+
+
+def _tighten(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a span without the line breaks around it: a mark would otherwise begin on the line before its call."""
+    inner = text[start:end]
+    shown = inner.strip()
+    return (start + inner.index(shown), start + inner.index(shown) + len(shown)) if shown else (start, end)
 
 
 def write_calls(calls: Sequence[ToolCall]) -> Html:

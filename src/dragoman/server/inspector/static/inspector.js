@@ -121,6 +121,11 @@ function apply(entry) {
   if (hadFocus) row.querySelector("a").focus();
   count();
   markChosen();
+  const waiting = find(".waiting");
+  if (waiting) {
+    waiting.classList.remove("waiting");
+    waiting.querySelector("h1").textContent = "Exchanges";
+  }
 }
 
 function count() {
