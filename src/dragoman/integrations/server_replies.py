@@ -66,6 +66,7 @@ NOTHING = Piece()
 
 _CLOSERS = dict(pairs(named=True))
 _SUFFIXED = ("<think:", "</think:")
+_LONGEST_MARKER = 200
 _is_made_id = re.compile(r"call_\d+").fullmatch
 
 
@@ -80,7 +81,7 @@ class ServerReply:
         self._closer = ""
         self._marker = ""
         """What was dropped just before: the tag around calls. It is text if the call is."""
-        self._blanks = ""
+        self._blanks: list[str] = []
         """The blanks at the end of the text so far. They are sent if text follows."""
         self._has_text = self._has_calls = False
 
@@ -99,14 +100,14 @@ class ServerReply:
     def close(self, rest: str = "") -> Piece:
         """Return what the end of the reply completes."""
         piece = self._collect(self._parser.close(rest))
-        return piece if self._has_calls else Piece(piece.text + self._blanks)
+        return piece if self._has_calls else Piece(piece.text + "".join(self._blanks))
 
     def _collect(self, events: Sequence[Event]) -> Piece:
         text = ""
         calls: list[ToolCall] = []
         for event in events:
             if isinstance(event, MarkerDropped) and not self._is_reasoning_tag(event.raw):
-                self._marker += event.raw
+                self._marker = (self._marker + event.raw)[-_LONGEST_MARKER:]
                 continue
             if isinstance(event, CallEnded):
                 text += self._end_line()
@@ -126,9 +127,10 @@ class ServerReply:
         self._marker = ""
         kept = text.rstrip()
         if not kept:
-            self._blanks += text
+            self._blanks.append(text)
             return ""
-        held, self._blanks = self._blanks, text[len(kept) :]
+        held = "".join(self._blanks)
+        self._blanks = [text[len(kept) :]]
         if not self._has_text:
             self._has_text = True
             if self._has_calls:
@@ -137,9 +139,10 @@ class ServerReply:
 
     def _end_line(self) -> str:
         """Return the blanks before a call that belong to the text: those on its line."""
-        if not self._has_text or "\n" in self._blanks:
+        held = "".join(self._blanks)
+        if not self._has_text or "\n" in held:
             return ""
-        held, self._blanks = self._blanks, ""
+        self._blanks = []
         return held
 
     def _is_reasoning_tag(self, raw: str) -> bool:
