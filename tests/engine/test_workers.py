@@ -49,13 +49,13 @@ class Office:
         return process
 
     def dismiss(self) -> None:
-        for worker in self.workers:
-            worker.send_signal(signal.SIGCONT)
-            worker.kill()
-            worker.communicate()
+        for each in self.workers:
+            with each as worker:
+                worker.send_signal(signal.SIGCONT)
+                worker.kill()
 
-    def await_start(self) -> None:
-        for worker in self.workers:
+    def await_start(self, *workers: subprocess.Popen[str]) -> None:
+        for worker in workers or self.workers:
             assert worker.stdout is not None
             assert worker.stdout.readline().startswith("started")
 
@@ -179,7 +179,8 @@ def test_workers_that_die_every_two_seconds_lose_nothing(postgres: PostgresServe
                     continue
                 else:
                     desk.workers[number if number < 5 else number - 2].kill()
-                desk.hire()
+                # On a busy machine a worker takes long to start. It shall have worked before it goes.
+                await asyncio.to_thread(desk.await_start, desk.hire())
 
     async def scene(desk: Office) -> None:
         engine, done = PostgresEngine(desk.url), asyncio.Event()

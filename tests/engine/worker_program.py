@@ -58,6 +58,8 @@ async def main(url: str, ledger: str) -> None:
     stop = asyncio.Event()
     task = asyncio.create_task(engine.work({"clerk": make_agent(ledger)}, stop))
     loop = asyncio.get_running_loop()
+    while not engine.is_working and not task.done():
+        await asyncio.sleep(0.01)
     print(f"started {engine.worker}", flush=True)
     end = asyncio.ensure_future(loop.run_in_executor(None, sys.stdin.read))
     await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)

@@ -422,6 +422,9 @@ class PostgresJournal(SqlJournal):
         found = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
         return float(found[0])
 
+    def _lease_end(self) -> tuple[str, float]:
+        return "extract(epoch FROM clock_timestamp()) + ?", self._lease_seconds
+
     def _encode(self, text: str) -> bytes:
         return text.encode()
 

@@ -75,6 +75,10 @@ class SqlJournal:
         """Return the time by the clock that all processes of this journal share."""
         return self._clock()
 
+    def _lease_end(self) -> tuple[str, float]:
+        """Return the expression for the end of a lease that begins now, and its parameter."""
+        return "?", self._clock() + self._lease_seconds
+
     def _encode(self, text: str) -> str | bytes:
         """Return an id of a call as the database stores it."""
         return text
@@ -182,8 +186,8 @@ class SqlJournal:
     async def renew(self, run_id: str, *, token: int) -> None:
         def work(connection: Connection) -> None:
             row = self._held(connection, run_id, token)
-            until = self._now(connection) + self._lease_seconds
-            connection.execute("UPDATE runs SET until = ? WHERE id = ?", (until, row.id))
+            end, value = self._lease_end()
+            connection.execute(f"UPDATE runs SET until = {end} WHERE id = ?", (value, row.id))
 
         await self._writing.do(work)
 
@@ -203,10 +207,10 @@ class SqlJournal:
 
     def _take(self, connection: Connection, row: Row, holder: Holder) -> int:
         token = row.lease.token + 1
-        until = self._now(connection) + self._lease_seconds
+        end, value = self._lease_end()
         connection.execute(
-            "UPDATE runs SET token = ?, holder = ?, until = ?, seconds = ? WHERE id = ?",
-            (token, msgspec.json.encode(holder).decode(), until, self._lease_seconds, row.id),
+            f"UPDATE runs SET token = ?, holder = ?, until = {end}, seconds = ? WHERE id = ?",
+            (token, msgspec.json.encode(holder).decode(), value, self._lease_seconds, row.id),
         )
         self._writer.held[row.run_id] = token
         return token
@@ -336,15 +340,16 @@ class SqlJournal:
             rows.append((row.id, record.number, record.at, record.kind, *ids, row.checksum, record.body))
         connection.executemany(_INSERT, rows)
         turns = row.turns + sum(record.kind == "reply" for record in records)
+        end, value = self._lease_end()
         connection.execute(
-            "UPDATE runs SET last = ?, records = ?, turns = ?, ended = ?, checksum = ?, until = ? WHERE id = ?",
+            f"UPDATE runs SET last = ?, records = ?, turns = ?, ended = ?, checksum = ?, until = {end} WHERE id = ?",
             (
                 max(row.last, records[-1].at),
                 row.records + len(records),
                 turns,
                 int(records[-1].kind == "ended"),
                 row.checksum,
-                self._now(connection) + self._lease_seconds,
+                value,
                 row.id,
             ),
         )
