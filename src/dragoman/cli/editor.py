@@ -21,12 +21,10 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
+from dragoman.cli.screen import CHAT_CONTINUATION, CHAT_PROMPT, QUOTES
 from dragoman.secrets import scrub
 from dragoman.state_files import make_folder, opened, replace_file
 
-PROMPT = "you> "
-CONTINUATION = "   . "
-QUOTES = '"""'
 _MOST_COMPLETIONS = 200
 
 # ---- history ---------------------------------------------------------------------------------------------------------
@@ -140,7 +138,7 @@ class LineEditor:
             # A terminal that answers late would type its answer into the next question.
             output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(
-            message=[("class:prompt", PROMPT)],
+            message=[("class:prompt", CHAT_PROMPT)],
             multiline=True,
             prompt_continuation=_continue,
             key_bindings=_bindings(),
@@ -174,7 +172,7 @@ class LineEditor:
 
 
 def _continue(width: int, line: int, is_wrapped: int) -> str:
-    return " " * width if is_wrapped else CONTINUATION
+    return " " * width if is_wrapped else CHAT_CONTINUATION
 
 
 def _bindings() -> KeyBindings:
@@ -211,7 +209,7 @@ def _has_more(event: KeyPressEvent) -> bool:
         return True
     try:
         return bool(select.select([event.app.input.fileno()], [], [], 0)[0])
-    except (OSError, ValueError, NotImplementedError):
+    except (OSError, ValueError):
         return False
 
 
