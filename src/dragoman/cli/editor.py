@@ -58,6 +58,8 @@ class PrivateHistory(History):
             return []
         try:
             with opened(self._path, os.O_RDONLY) as descriptor:
+                # The newest are at the end. The line that is cut is no JSON.
+                os.lseek(descriptor, max(os.fstat(descriptor).st_size - _LARGEST_FILE, 0), os.SEEK_SET)
                 data = os.read(descriptor, _LARGEST_FILE)
         except OSError:
             return []
@@ -73,7 +75,8 @@ class PrivateHistory(History):
         with contextlib.suppress(OSError):
             make_folder(self._path)
             with opened(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as descriptor:
-                os.fchmod(descriptor, 0o600)
+                if hasattr(os, "fchmod"):
+                    os.fchmod(descriptor, 0o600)
                 os.write(descriptor, _as_line(string).encode())
 
 
