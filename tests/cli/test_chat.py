@@ -12,6 +12,7 @@ import pytest
 from rich.cells import cell_len
 from tests.cli.commands import PATIENCE, Desk
 
+from dragoman.cli.editor import PrivateHistory
 from dragoman.testing import Fault, Upstream, call
 
 TOOLS = '''
@@ -408,3 +409,22 @@ def test_a_chat_begins_with_a_saved_prompt_and_sends_others(desk: Desk) -> None:
     assert (
         saved == "## user\n\nGreet Ann.\n\n## assistant\n\none\n\n## user\n\nReview: this text\n\n## assistant\n\ntwo\n"
     )
+
+
+def test_a_history_that_is_damaged_too_long_or_no_file_stops_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "history.jsonl"
+    path.parent.mkdir()
+    path.write_text("".join(f'"entry {number}"\n' for number in range(1500)) + 'torn "\n\xff\n[1]\n"last"\n')
+    path.chmod(0o644)
+    history = PrivateHistory(path)
+    entries = list(history.load_history_strings())
+    assert (len(entries), entries[0], entries[-1]) == (1000, "last", "entry 501")
+    history.store_string("a\nb")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text().splitlines()[-2:] == ['"last"', '"a\\nb"']
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place in (None, tmp_path, pipe, tmp_path / "state" / "history.jsonl" / "inside"):
+        other = PrivateHistory(place)
+        other.store_string("text")
+        assert list(other.load_history_strings()) == []

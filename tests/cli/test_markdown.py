@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import pytest
+from pygments.lexers import get_lexer_by_name
 from rich.cells import cell_len
 from tests.cli.commands import draw
 
@@ -203,3 +204,15 @@ def test_an_error_of_the_renderer_shows_the_text_as_it_is(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(markdown, "_Document", fail)
     assert show("**text**\n\nmore", [], (40, 24), monkeypatch) == ["**text**", "", "more"]
+
+
+def test_a_language_loads_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool may have made a package that offers the lexer of a language."""
+    searches: list[str] = []
+    own = get_lexer_by_name.__globals__
+    monkeypatch.setitem(own, "find_plugin_lexers", lambda: searches.append("search") or iter(()))
+    for language in ("evil", "python", "PYTHON", "", "text html"):
+        text = f"```{language}\nx = 1\n```\n\n- item\n\n  ```{language}\n  y = 2\n  ```\n"
+        rows = show(text, [], (40, 24), monkeypatch)
+        assert [row.strip() for row in rows if "=" in row] == ["x = 1", "y = 2"]
+    assert searches == []

@@ -35,6 +35,9 @@ from dragoman.cli.runner import (
     show_run,
 )
 from dragoman.cli.screen import (
+    CHAT_CONTINUATION,
+    CHAT_PROMPT,
+    QUOTES,
     SIGNAL_BASE,
     can_draw,
     count,
@@ -55,9 +58,6 @@ from dragoman.types import Message, Text, Usage
 
 # ---- input -----------------------------------------------------------------------------------------------------------
 
-PROMPT = "you> "
-_CONTINUATION = "   . "
-_QUOTES = '"""'
 _HISTORY = "chat_history.jsonl"
 _AGAIN = "Ctrl-C again, Ctrl-D or /quit ends the chat"
 
@@ -79,27 +79,27 @@ class LineInput:
 
     def read(self) -> str | None:
         """The next message; None at the end. Lines between triple quotes, or that end with \\, are one message."""
-        first = self._line(PROMPT)
+        first = self._line(CHAT_PROMPT)
         if first is None:
             return None
-        if first.strip().startswith(_QUOTES):
-            return self._quoted(first.strip()[len(_QUOTES) :])
+        if first.strip().startswith(QUOTES):
+            return self._quoted(first.strip()[len(QUOTES) :])
         pieces = []
         line: str | None = first
         while line is not None and line.endswith("\\"):
             pieces.append(line[:-1])
-            line = self._line(_CONTINUATION)
+            line = self._line(CHAT_CONTINUATION)
         return "\n".join([*pieces, *([] if line is None else [line])])
 
     def _quoted(self, first: str) -> str:
         pieces: list[str] = []
         line: str | None = first
         while line is not None:
-            if line.rstrip().endswith(_QUOTES):
-                pieces.append(line.rstrip()[: -len(_QUOTES)])
+            if line.rstrip().endswith(QUOTES):
+                pieces.append(line.rstrip()[: -len(QUOTES)])
                 break
             pieces.append(line)
-            line = self._line(_CONTINUATION)
+            line = self._line(CHAT_CONTINUATION)
         return "\n".join(pieces).strip("\n")
 
     def _line(self, prompt: str) -> str | None:

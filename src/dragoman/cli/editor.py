@@ -21,12 +21,10 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
+from dragoman.cli.screen import CHAT_CONTINUATION, CHAT_PROMPT, QUOTES
 from dragoman.secrets import scrub
 from dragoman.state_files import make_folder, opened, replace_file
 
-PROMPT = "you> "
-CONTINUATION = "   . "
-QUOTES = '"""'
 _MOST_COMPLETIONS = 200
 
 # ---- history ---------------------------------------------------------------------------------------------------------
@@ -60,6 +58,8 @@ class PrivateHistory(History):
             return []
         try:
             with opened(self._path, os.O_RDONLY) as descriptor:
+                # The newest are at the end. The line that is cut is no JSON.
+                os.lseek(descriptor, max(os.fstat(descriptor).st_size - _LARGEST_FILE, 0), os.SEEK_SET)
                 data = os.read(descriptor, _LARGEST_FILE)
         except OSError:
             return []
@@ -75,7 +75,8 @@ class PrivateHistory(History):
         with contextlib.suppress(OSError):
             make_folder(self._path)
             with opened(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as descriptor:
-                os.fchmod(descriptor, 0o600)
+                if hasattr(os, "fchmod"):
+                    os.fchmod(descriptor, 0o600)
                 os.write(descriptor, _as_line(string).encode())
 
 
@@ -140,7 +141,7 @@ class LineEditor:
             # A terminal that answers late would type its answer into the next question.
             output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(
-            message=[("class:prompt", PROMPT)],
+            message=[("class:prompt", CHAT_PROMPT)],
             multiline=True,
             prompt_continuation=_continue,
             key_bindings=_bindings(),
@@ -174,7 +175,7 @@ class LineEditor:
 
 
 def _continue(width: int, line: int, is_wrapped: int) -> str:
-    return " " * width if is_wrapped else CONTINUATION
+    return " " * width if is_wrapped else CHAT_CONTINUATION
 
 
 def _bindings() -> KeyBindings:
@@ -211,7 +212,7 @@ def _has_more(event: KeyPressEvent) -> bool:
         return True
     try:
         return bool(select.select([event.app.input.fileno()], [], [], 0)[0])
-    except (OSError, ValueError, RuntimeError):
+    except (OSError, ValueError):
         return False
 
 

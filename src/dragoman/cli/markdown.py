@@ -19,6 +19,7 @@ from typing import IO, Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec import Struct
+from pygments.lexers import get_all_lexers
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, ListElement, Markdown, TableElement
 from rich.segment import Segment
@@ -53,7 +54,7 @@ class _Code(CodeBlock):
 
     @classmethod
     def create(cls, markdown: Markdown, token: Token) -> _Code:
-        code = cls(token.info.strip().partition(" ")[0] or "text", _THEME)
+        code = cls(_language_of(token), _THEME)
         # The lines around the code are shown as they are around the outermost blocks.
         code.first, code.last = f"{token.markup}{token.info}", token.markup
         return code
@@ -63,6 +64,20 @@ class _Code(CodeBlock):
             str(self.text).rstrip(), self.lexer_name, theme=_THEME, word_wrap=True, background_color="default"
         )
         yield from (Text(self.first, "dim"), syntax, Text(self.last, "dim")) if self.last else (syntax,)
+
+
+def _language_of(token: Token) -> str:
+    """The language of a block of code, if pygments itself knows it.
+
+    For any other name, pygments would search the installed packages, and load one that a tool may have made.
+    """
+    name = token.info.strip().partition(" ")[0].lower()
+    return name if name in _languages() else "text"
+
+
+@cache
+def _languages() -> frozenset[str]:
+    return frozenset(alias for _, aliases, _, _ in get_all_lexers(plugins=False) for alias in aliases)
 
 
 class _Heading(Heading):
@@ -186,7 +201,7 @@ class Renderer:
     def code(self, line: str, before: list[str], language: str, width: int) -> list[str]:
         """The rows of a line of code, in the colours that it has behind the lines before it."""
         lines = [*before[-_CONTEXT_LINES:], line]
-        syntax = Syntax("", language or "text", theme=_THEME, background_color="default")
+        syntax = Syntax("", language, theme=_THEME, background_color="default")
         try:
             last = syntax.highlight("\n".join(lines)).split("\n", allow_blank=True)[len(lines) - 1]
         except Exception:
@@ -440,8 +455,7 @@ class MarkdownWriter:
     def _open_fence(self, line: str, token: Token) -> None:
         gap = [""] if self._last_kind else []
         self._live.finish([*gap, *self._renderer.dim(line.strip(), self._width)])
-        language = token.info.strip().partition(" ")[0]
-        self._fence = _Fence(token.markup, language, _indent_of(line), [])
+        self._fence = _Fence(token.markup, _language_of(token), _indent_of(line), [])
         self._last_kind = "fence"
 
     def _advance_code(self) -> bool:

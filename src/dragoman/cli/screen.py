@@ -538,6 +538,13 @@ class Spinner:
             self.show(text)
 
 
+# ---- the prompt of a chat --------------------------------------------------------------------------------------------
+
+CHAT_PROMPT = "you> "
+CHAT_CONTINUATION = "   . "
+QUOTES = '"""'
+"""A line of them begins and ends a message of several lines."""
+
 # ---- input files -----------------------------------------------------------------------------------------------------
 
 STANDARD_INPUT = "-"
