@@ -224,3 +224,11 @@ def test_the_tools_of_a_file_are_found_by_their_mark() -> None:
 
     found = tools_in({"two": two, "again": two, "one": one, "other": lambda_free.__name__, "Tool": Tool})
     assert [each.name for each in found] == ["two", "one"]
+
+
+def test_an_option_that_a_tool_does_not_have_is_refused() -> None:
+    """A misspelled `requires_approval` would let every call run without a question."""
+    make: Any = dragoman.tool
+    for wrong, meant in (("needs_approval", "requires_approval"), ("readonly", "read_only"), ("time_out", "timeout")):
+        with pytest.raises(TypeError, match=f"did you mean '{meant}'"):
+            make(name="look", **{wrong: True})(lambda: "")

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import InvalidArguments, InvalidTool
+from dragoman.keywords import UnknownKeyword
 from dragoman.tools.annotations import Builder, annotate
 from dragoman.tools.forms import (
     MISSING,
@@ -292,6 +293,9 @@ class Options(Traits, total=False):
     schema: JsonObject | None
 
 
+_OPTIONS = tuple(sorted({*Traits.__annotations__, *Options.__annotations__}))
+
+
 class Runner:
     """The value of `Tool.run`: a function, and the conversion of JSON arguments for it."""
 
@@ -439,7 +443,11 @@ def build(
 
 
 def with_options(tool: Tool, options: Traits) -> Tool:
-    """Return the tool with the options. Raises InvalidTool for an invalid option."""
+    """Return the tool with the options. Raises InvalidTool for an invalid option, UnknownKeyword for an unknown one."""
+    for key in options:
+        if key not in _OPTIONS:
+            # A misspelled `requires_approval` would let every call run.
+            raise UnknownKeyword("tool", key, _OPTIONS)
     for key in ("timeout", "max_output"):
         limit = options.get(key)
         if limit is not None and (not isinstance(limit, int | float) or isinstance(limit, bool) or limit <= 0):
