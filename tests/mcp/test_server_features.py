@@ -20,7 +20,7 @@ from dragoman.errors import ConfigError
 from dragoman.mcp import HttpServer, MCPError, Toolbox
 from dragoman.mcp.elicitation import Elicitation
 from dragoman.mcp.protocol import ErrorReply
-from dragoman.mcp.session import Session
+from dragoman.mcp.session import MOST_QUESTIONS, Session
 from dragoman.testing import ScriptedModel
 from dragoman.testing import call as calls
 from dragoman.tools import ToolContext
@@ -239,7 +239,7 @@ def test_questions_during_a_call_are_bounded() -> None:
         person = Person(*["Answer"] * 100)
         told = call(box, "echo", ToolContext(ask=person))
         assert told.is_error and "asked for more input 10 times" in told.content
-        assert len(person.asked) <= QUICK.questions
+        assert len(person.asked) <= MOST_QUESTIONS
         sent = [message["params"] for _, message, _ in script.seen if message.get("method") == "tools/call"]
         assert sent[-1]["inputResponses"] == {key: {"action": "cancel"} for key in asked}
 

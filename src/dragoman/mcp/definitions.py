@@ -158,6 +158,8 @@ def _read(server: Server, said: Any, limits: Limits) -> Definition:
 PinState = Literal["new", "approved", "changed"]
 _VERSION = 1
 _LARGEST = 64 * 1024 * 1024
+LIST_SECONDS = 86_400.0
+"""How long a saved list of tools is used, if a server starts only when it is needed."""
 
 
 class SeenDefinition(Struct, frozen=True):
@@ -238,7 +240,7 @@ class Pins:
         listing = content.listed.get(server.name)
         if listing is None or listing.identity != _identity(server):
             return None
-        if not 0 <= time.time() - listing.seconds < limits.list_seconds:
+        if not 0 <= time.time() - listing.seconds < LIST_SECONDS:
             return None
         pins = {name: content.pins.get(f"{server.name}/{name}") for name in listing.tools}
         found: list[Definition] = []

@@ -141,14 +141,10 @@ class Limits(Struct, frozen=True):
     """Of one server."""
     pages: int = 50
     """Of its list of tools."""
-    list_seconds: float = 86_400.0
-    """How long a saved list of tools is used, if a server starts only when it is needed."""
     schema_bytes: int = 64 * 1024
     schema_depth: int = 32
     description_characters: int = 4000
     result_parts: int = 200
-    questions: int = 10
-    """Of a server to the user, during one call."""
     restart_delays: tuple[float, ...] = (0.0, 0.5, 2.0)
     """Seconds before each restart of a server that ended or violated the protocol; after the last one it stays down."""
     calls_to_recover: int = 20

@@ -37,6 +37,8 @@ _CAPABILITIES: JsonObject = {"elicitation": {"form": {}, "url": {}}}
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Requests whose object is repeated in the header `Mcp-Name`, with its parameter."""
 _ROUNDS = 10
+MOST_QUESTIONS = 10
+"""Of a server to the user, during one call."""
 _SHORT_PAUSE = 0.05
 _MOST_PROGRESS = 100
 _LISTENS = 5
@@ -178,7 +180,7 @@ class Session:
         if progress is not None:
             self._progress[identity] = (progress, _MOST_PROGRESS)
             meta["progressToken"] = identity
-        questions = self._asks[identity] = _Questions(ask, self._limits.questions)
+        questions = self._asks[identity] = _Questions(ask, MOST_QUESTIONS)
         message = protocol.request(identity, method, {**params, "_meta": meta} if meta else params)
         try:
             async with asyncio.timeout(seconds):
@@ -197,7 +199,7 @@ class Session:
     async def request_with_input(self, method: str, params: JsonObject, *, ask: Ask | None, **more: Any) -> JsonObject:
         """Like `request`, for requests that a server may answer with questions. It gets the answers in a second one."""
         sent = params
-        left = self._limits.questions
+        left = MOST_QUESTIONS
         for number in range(_ROUNDS):
             result = await self._request_or_visit(method, sent, ask=ask, **more)
             if result.get("resultType", "complete") == "complete":
