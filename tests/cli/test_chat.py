@@ -428,3 +428,15 @@ def test_a_history_that_is_damaged_too_long_or_no_file_stops_nothing(tmp_path: P
         other = PrivateHistory(place)
         other.store_string("text")
         assert list(other.load_history_strings()) == []
+
+
+def test_a_file_is_attached_to_the_next_message(desk: Desk) -> None:
+    desk.write("notes.txt", "the content of the notes")
+    typed = "/attach notes.txt\nread it\nand now?\n/attach\n/attach nosuch.png\n"
+    with Upstream(["one", "two"]) as upstream:
+        done = desk("chat", *at(upstream), stdin=typed)
+        assert "the content of the notes" in texts(upstream, 0)[0]
+        assert texts(upstream, 1)[-1] == "and now?"
+    assert done.code == 0
+    for words in ("notes.txt goes with the next message", "name a file or an address", "nosuch.png"):
+        assert words in done.err

@@ -21,7 +21,7 @@ from dragoman.agent.records import Ended, decode
 from dragoman.agent.resume import read_start
 from dragoman.characters import escape_line, quote_value
 from dragoman.cli.approval_prompt import CommandApprover
-from dragoman.cli.attachments import add_attachments, read_attachments
+from dragoman.cli.attachments import add_attachments, describe_attachments, read_attachments
 from dragoman.cli.context import AppContext
 from dragoman.cli.options import Fill, PromptName, RunOptions, with_options
 from dragoman.cli.prompts import fill_prompt
@@ -339,6 +339,15 @@ class Conversation:
         else:
             print_note(f"  saved {count(len(messages), 'message')} in {quote_value(rest)}")
 
+    def attach(self, rest: str) -> None:
+        if not rest:
+            print_note("name a file or an address: /attach photo.png")
+            return
+        parts = read_attachments([rest], uses_stdin=True)
+        self._attached += parts
+        for line in describe_attachments(parts) or [quote_value(rest)]:
+            print_note(f"  {line} goes with the next message")
+
     def send_prompt(self, rest: str) -> None:
         name, _, task = rest.partition(" ")
         known = find_prompts(os.environ, current_folder(os.environ))
@@ -440,6 +449,7 @@ COMMANDS: dict[str, tuple[str, Callable[[Conversation, str], None]]] = {
     "session": ("show the session; /session NAME continues another one", Conversation.change_session),
     "sessions": ("list the last sessions", Conversation.list_sessions),
     "save": ("write the conversation into a file: /save FILE", Conversation.save),
+    "attach": ("add a file to the next message: /attach FILE", Conversation.attach),
     "prompt": ("send a saved prompt: /prompt NAME WORDS", Conversation.send_prompt),
     "usage": ("show tokens and cost so far", Conversation.show_usage),
     "retry": ("send the last message again", Conversation.retry),
@@ -454,8 +464,8 @@ HELP = """Chat with a model that has tools. The conversation is saved in a sessi
 
 Enter sends a message, Alt-Enter begins a new line, and a paste is one message. Ctrl-C stops the current reply; at the
 prompt it clears what was typed. Ctrl-D ends the chat. /help lists the commands: /tools, /model, /session, /sessions,
-/save, /prompt, /usage, /retry, /undo, /quit. From a pipe, every line is a message, and the exit code is that of the
-last message.
+/save, /attach, /prompt, /usage, /retry, /undo, /quit. From a pipe, every line is a message, and the exit code is that
+of the last message.
 
 \b
 Examples:

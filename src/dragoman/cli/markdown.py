@@ -19,7 +19,7 @@ from typing import IO, Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec import Struct
-from pygments.lexers import get_all_lexers
+from pygments.lexers import get_all_lexers  # type: ignore[import-untyped]
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, ListElement, Markdown, TableElement
 from rich.segment import Segment
