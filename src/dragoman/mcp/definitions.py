@@ -231,7 +231,8 @@ class Pins:
             pins.update(seen)
             if server is not None:
                 names = [each.name for each in definitions]
-                content.listed[server.name] = Listing(_identity(server), names, round(time.time(), 1))
+                # Whole seconds, never rounded up: a list from the future does not count.
+                content.listed[server.name] = Listing(_identity(server), names, float(int(time.time())))
         return seen
 
     def recall(self, server: Server, limits: Limits) -> tuple[list[Definition], dict[str, Pin]] | None:
