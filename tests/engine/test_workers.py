@@ -164,11 +164,12 @@ def test_a_worker_that_stops_hands_its_runs_over(postgres: PostgresServer, tmp_p
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_workers_that_die_every_two_seconds_lose_nothing(postgres: PostgresServer, tmp_path: Path, root: Path) -> None:
-    async def kill(desk: Office, done: asyncio.Event) -> None:
+    async def kill(desk: Office, done: asyncio.Event) -> int:
+        killed = 0
         for number in itertools.count():
             try:
                 await asyncio.wait_for(done.wait(), 2.0)
-                return
+                return killed
             except TimeoutError:
                 # The oldest worker goes, and a new one comes. The fourth is paused, continues when its runs have been
                 # taken over, and goes then.
@@ -179,17 +180,19 @@ def test_workers_that_die_every_two_seconds_lose_nothing(postgres: PostgresServe
                     continue
                 else:
                     desk.workers[number if number < 5 else number - 2].kill()
-                # On a busy machine a worker takes long to start. It shall have worked before it goes.
+                    killed += 1
+                # On a busy machine a worker takes long to start. Without this, there would soon be none that works.
                 await asyncio.to_thread(desk.await_start, desk.hire())
 
     async def scene(desk: Office) -> None:
         engine, done = PostgresEngine(desk.url), asyncio.Event()
-        run_ids = await submit(engine, 500)
+        await submit(engine, 1)
         killer = asyncio.create_task(kill(desk, done))
+        names = [f"run-{number}" for number in range(500)]
+        run_ids = await asyncio.gather(*(engine.submit("clerk", name, run_id=name) for name in names))
         unknown = await finish(engine, run_ids, desk)
         done.set()
-        await killer
-        print(f"{unknown} outcomes are unknown, {len(desk.workers)} workers in all")
+        print(f"{unknown} outcomes are unknown, {await killer} workers were killed")
         await engine.close()
 
     with office(postgres, tmp_path, root, 4) as desk:
