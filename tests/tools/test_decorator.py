@@ -10,7 +10,7 @@ import pytest
 
 import dragoman
 from dragoman.errors import InvalidTool
-from dragoman.tools import Context, ToolContext, bind, run_sync, tool, tools_in
+from dragoman.tools import Context, ToolContext, bind, gather, run_sync, tool, tools_in
 from dragoman.types import Tool
 
 if TYPE_CHECKING:
@@ -232,3 +232,26 @@ def test_an_option_that_a_tool_does_not_have_is_refused() -> None:
     for wrong, meant in (("needs_approval", "requires_approval"), ("readonly", "read_only"), ("time_out", "timeout")):
         with pytest.raises(TypeError, match=f"did you mean '{meant}'"):
             make(name="look", **{wrong: True})(lambda: "")
+        with pytest.raises(TypeError, match=f"did you mean '{meant}'"):
+            gather([{"name": "look", "run": str, wrong: True}])
+
+
+class _Deletion:
+    name, description = "delete", "Delete a file."
+    needs_approval = True
+
+    def execute(self, arguments: Any) -> str:
+        return "deleted"
+
+
+def test_dicts_and_objects_have_the_options_of_a_tool() -> None:
+    """Whoever writes a tool as a dict or as a class wants a question as much as whoever writes a function."""
+    body = {"name": "delete", "parameters": {"type": "object"}, "requires_approval": True, "timeout": 3}
+    run = {"run": lambda given: "deleted"}
+    for given in ({**body, **run}, {"type": "function", "function": body, **run}):
+        (made,) = gather([given])
+        assert made.requires_approval and made.timeout == 3, given
+    with pytest.raises(TypeError, match="did you mean 'requires_approval'"):
+        gather([_Deletion()])
+    foreign = {"strict": True, "cache_control": {}, "_meta": {}, "annotations": {}, "input_examples": [], "title": "x"}
+    assert gather([{"name": "delete", **run, **foreign}])[0].requires_approval is False

@@ -10,7 +10,8 @@ from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 
-from dragoman.errors import InvalidTool
+from dragoman.errors import InvalidTool, nearest
+from dragoman.keywords import UnknownKeyword
 from dragoman.tools.functions import (
     FunctionRunner,
     KeywordRunner,
@@ -34,6 +35,8 @@ from dragoman.types import JsonObject, Tool
 _SCHEMAS = ("parameters", "schema", "input_schema", "inputSchema")
 _VERBS = ("execute", "run", "__call__")
 _OPTIONS = ("parallel_safe", "read_only", "repeatable", "timeout", "max_output", "requires_approval", "metadata")
+_FOREIGN = frozenset(("_meta",))
+"""Keys of other SDKs that resemble an option."""
 
 
 def tool_from_schema(
@@ -169,6 +172,11 @@ def _takes_by_name(method: Callable[..., Any], schema: Mapping[str, Any]) -> boo
 
 
 def _options_of(thing: Any) -> Traits:
+    # Other attributes are the object's own business, but such a one decides whether a person is asked.
+    asked = [key for key in dir(thing) if "approval" in key.lower() and not key.startswith("_")]
+    wrong = next((key for key in asked if key != "requires_approval" and getattr(thing, key, None)), None)
+    if wrong is not None and "requires_approval" not in asked:
+        raise UnknownKeyword("tool", wrong, _OPTIONS)
     found: dict[str, Any] = {}
     for key in _OPTIONS:
         value = _said(thing, key)
@@ -183,7 +191,8 @@ def _options_of(thing: Any) -> Traits:
 def tool_from(value: Any) -> Tool:
     """Make a Tool from a decorated or plain function, a tool class or object, a Tool, or a dict.
 
-    A dict may contain its function as `run` or `execute`; without one, the tool is offered but cannot run.
+    A dict may contain its function as `run` or `execute`, and options such as `requires_approval`; without a function,
+    the tool is offered but cannot run.
     """
     if isinstance(value, Tool):
         return value
@@ -202,7 +211,20 @@ def tool_from(value: Any) -> Tool:
 def _from_mapping(value: Mapping[str, Any]) -> Tool:
     made = as_tool(value)
     run = value.get("run") or value.get("execute")
-    return msgspec.structs.replace(made, run=MappingRunner(run)) if callable(run) else made
+    if not callable(run):
+        return made
+    inner = value.get("function")
+    given = {**inner, **value} if isinstance(inner, Mapping) else value
+    _refuse_misspelled(given)
+    options: Any = {key: given[key] for key in _OPTIONS if given.get(key) is not None}
+    return with_options(msgspec.structs.replace(made, run=MappingRunner(run)), options)
+
+
+def _refuse_misspelled(keys: Iterable[str]) -> None:
+    """Raise UnknownKeyword for a key that resembles an option. Other keys belong to the SDK that the dict is for."""
+    for key in keys:
+        if key not in _OPTIONS and key not in _FOREIGN and nearest(str(key), _OPTIONS):
+            raise UnknownKeyword("tool", str(key), _OPTIONS)
 
 
 def gather(values: Iterable[Any]) -> list[Tool]:
