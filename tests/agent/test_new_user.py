@@ -66,6 +66,30 @@ def test_d2_unknown_keywords_raise_and_name_the_nearest() -> None:
         )
 
 
+def test_what_an_agent_cannot_use_is_refused_before_a_run() -> None:
+    """A misspelled option would be missing in every request, and a text as approver would deny every call."""
+    agent: Any = Agent(ScriptedModel(["done"] * 9))
+    makes: list[tuple[str, Callable[..., Any]]] = [
+        ("Agent", lambda **given: Agent(ScriptedModel([]), **given)),
+        ("run", lambda **given: agent.run("go", **given)),
+    ]
+    for name, make in makes:
+        for given, why in (
+            ({"options": {"temprature": 1}}, "there is no option 'temprature'; did you mean 'temperature'"),
+            ({"options": {"logprobs": True}}, "there is no option 'logprobs'"),
+            ({"approve": "never"}, "approve is a function, not 'never'"),
+            ({"approve": True}, "approve is a function, not True"),
+        ):
+            with pytest.raises(ConfigError, match=why):
+                make(**given)
+                pytest.fail(f"{name} takes {given}")
+    for why, given in (("validate", {"validate": "x"}), ("on_event", {"on_event": []})):
+        with pytest.raises(ConfigError, match=f"{why} is a function"):
+            agent.run("go", **given)
+    for options in ({"temperature": 1}, {"openai_chat": {"logprobs": True}}, {"of_an_extension": {"field": 1}}):
+        assert agent.run("go", options=options).text == "done"
+
+
 def test_d3_types_reach_the_tools_and_the_result() -> None:
     @dataclass
     class Deps:
@@ -82,7 +106,7 @@ def test_d3_types_reach_the_tools_and_the_result() -> None:
 
 def test_d4_the_agent_has_three_values_for_rare_settings() -> None:
     names = list(inspect.signature(Agent.__init__).parameters)
-    assert len(names) <= 23 and {"connection", "safety", "context"} <= set(names)
+    assert len(names) <= 25 and {"connection", "safety", "context"} <= set(names)
     assert "write safety=Safety(trust=...)" in explain(lambda: Agent("ollama:x", trust="strict"), TypeError)  # type: ignore[call-arg]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Protocol, TypeVar, get_args
+from typing import Any, Generic, Protocol, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ from dragoman.agent.replies import answer_tool
 from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
 from dragoman.agent.resume import Restored, last_messages, read_sources, read_start, restore
 from dragoman.agent.safety import SafetyServices
-from dragoman.agent.settings import Connection, Safety
+from dragoman.agent.settings import Connection, Safety, check_given, choose, require_kind
 from dragoman.agent.sources import ToolSources
 from dragoman.agent.submission import RunEngine, SubmittedRun, as_engine, check_portable
 from dragoman.client import portal
@@ -49,8 +49,6 @@ from dragoman.tools import gather
 from dragoman.tools.functions import DepsT
 from dragoman.toolset import Toolset
 from dragoman.types import Message, Tool, ToolCall, ToolModeName, Usage
-
-T = TypeVar("T")
 
 
 class OwnModel(Transport, Protocol):
@@ -92,6 +90,9 @@ class _Start(Struct, frozen=True):
     streaming: bool = False
     parent: Driver | None = None
 
+    def __post_init__(self) -> None:
+        check_given(self.options or {}, validate=self.validate, approve=self.approve, on_event=self.on_event)
+
 
 class Agent(Generic[DepsT]):
     """Runs tasks: asks the model, runs the tools it calls, and asks again until it answers.
@@ -129,9 +130,9 @@ class Agent(Generic[DepsT]):
         name: str = "",
         engine: RunEngine | str | None = None,
     ) -> None:
-        self.connection = _value(connection, Connection, "connection")
-        self.safety = _value(safety, Safety, "safety")
-        self.context = _value(context, ContextSettings, "context")
+        self.connection = require_kind(connection, Connection, "connection")
+        self.safety = require_kind(safety, Safety, "safety")
+        self.context = require_kind(context, ContextSettings, "context")
         given = [_as_endpoint(each) for each in (model, *fallbacks)]
         own = [(each, transport) for each, transport in given if transport is not None and isinstance(each, Endpoint)]
         self.facts = _choose_facts(self.connection, has_own=bool(own))
@@ -149,7 +150,8 @@ class Agent(Generic[DepsT]):
         self.approve = approve
         self.answer = answer
         self.options = dict(options or {})
-        self.tool_mode: ToolModeName = _choose(tool_mode, get_args(ToolModeName), "tool_mode")
+        check_given(self.options, approve=approve)
+        self.tool_mode: ToolModeName = choose(tool_mode, get_args(ToolModeName), "tool_mode")
         self.text_calls = text_calls
         check_text_calls(tool_mode, text_calls=text_calls)
         self.hooks = Hooks(hooks)
@@ -775,19 +777,6 @@ def _check_runnable(tools: Toolset) -> None:
                 f"tool {tool.name!r} is only a description",
                 hint="tool_from_schema(name, schema, function) gives it a body",
             )
-
-
-def _value(given: T | None, kind: type[T], name: str) -> T:
-    if given is not None and not isinstance(given, kind):
-        hint = f"write {name}={kind.__name__}(...)"
-        raise ConfigError(f"{name} is a {kind.__name__}, not {type(given).__name__}", hint=hint)
-    return kind() if given is None else given
-
-
-def _choose(value: Any, known: tuple[str, ...], name: str) -> Any:
-    if value not in known:
-        raise ConfigError(f"{name} is {value!r}", hint=f"use one of {', '.join(known)}")
-    return value
 
 
 def _started(config: RunConfig, *, resumed: bool = False, parent_run_id: str = "") -> RunStarted:
