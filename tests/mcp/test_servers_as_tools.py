@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,38 @@ def test_a_server_that_does_not_start_is_an_error_that_says_what_to_do() -> None
     with pytest.raises(ConfigError, match="bad: cannot be used: cannot start '/no/such/program'") as caught:
         agent.run("go")
     assert "dragoman.mcp.connect" in caught.value.next_step
+    with pytest.raises(ConfigError, match="bad: cannot be used"):
+        agent.run("the next run must not go on without the tools")
+    agent.close()
     with pytest.raises(InvalidTool, match="is an MCP server") as refused:
         Agent(ScriptedModel(["done"])).run("go", tools=[faulty("none")])
     assert "tools=[server]" in refused.value.next_step
+
+
+def test_the_next_run_tries_a_server_again_that_did_not_start(tmp_path: Path) -> None:
+    good, program = faulty("none", tmp_path / "log"), tmp_path / "server"
+    late = StdioServer("late", [str(program)], good.environment)
+    agent = Agent(ScriptedModel(["done"]), [good, late])
+    with pytest.raises(ConfigError, match="late: cannot be used"):
+        agent.run("go")
+    program.write_text(f"#!/bin/sh\nexec {shlex.join(good.command)}\n", encoding="utf-8")
+    program.chmod(0o700)
+    assert agent.run("go").text == "done"
+    assert {name.split("__")[1] for name in agent.tools.names} == {"echo", "late"}
+    assert starts(tmp_path / "log") == 2, "the server that had started is not started again"
+    agent.close()
+
+
+def test_an_agent_that_was_closed_starts_no_servers(tmp_path: Path) -> None:
+    for runs_before in (0, 1):
+        log = tmp_path / str(runs_before)
+        agent = Agent(ScriptedModel(["done", "done"]), [faulty("none", log)])
+        for _ in range(runs_before):
+            agent.run("go")
+        agent.close()
+        with pytest.raises(ConfigError, match="were closed"):
+            agent.run("go")
+        assert starts(log) == runs_before
 
 
 # ---- saved lists -----------------------------------------------------------------------------------------------------

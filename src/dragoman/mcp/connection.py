@@ -75,6 +75,8 @@ class Connection:
         self.revision = 0
         """Counts the changes of `offered`."""
         self.version = ""
+        self.failure = ""
+        """Why the server cannot be used, if its first connection failed."""
         self._setup = setup
         self._limits = setup.limits
         may_log_in = isinstance(server, HttpServer) and server.may_log_in
@@ -111,6 +113,8 @@ class Connection:
 
     async def open(self) -> None:
         """Connect for the first time. An error affects only this server."""
+        self._problems.pop(self.failure, None)
+        self.failure = ""
         why = await self._try_to_open()
         login = self._setup.login
         if isinstance(why, LoginNeeded) and login is not None and isinstance(self.server, HttpServer):
@@ -123,9 +127,9 @@ class Connection:
                 await self._authorizer.read()
                 why = await self._try_to_open()
         if isinstance(why, TimeoutError):
-            self._tell(f"did not start within {self._limits.start_seconds:g} seconds")
+            self.failure = self._tell(f"did not start within {self._limits.start_seconds:g} seconds")
         elif why is not None:
-            self._tell(f"cannot be used: {why}")
+            self.failure = self._tell(f"cannot be used: {why}")
 
     async def _try_to_open(self) -> Exception | None:
         """Connect, and return the reason if that fails."""
@@ -390,17 +394,19 @@ class Connection:
 
     # ---- problems --------------------------------------------------------------------------------------------------
 
-    def _tell(self, what: str, session: Session | None = None) -> None:
-        if what:
-            self._note(f"{self.server.name}: {what}")
+    def _tell(self, what: str, session: Session | None = None) -> str:
+        """Note what happened to the server, and what it wrote. Returns the problem as it is shown."""
+        problem = self._note(f"{self.server.name}: {what}") if what else ""
         if session is not None and (said := session.diagnosis()):
             self._note(f"{self.server.name} wrote: {said}")
+        return problem
 
-    def _note(self, problem: str) -> None:
+    def _note(self, problem: str) -> str:
         shown = self._hide(clean_line(problem, 1500))
         if len(self._problems) < _MOST_PROBLEMS and shown not in self._problems:
             self._problems[shown] = None
             _log.warning("%s", shown)
+        return shown
 
     def _hide(self, text: str) -> str:
         for secret in self.secrets():

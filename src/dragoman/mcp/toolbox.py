@@ -79,7 +79,6 @@ def _hashed_name(name: str, server: str, tool: str) -> str:
 T = TypeVar("T")
 _UNKNOWN = " It is not known whether the call was carried out."
 _portal = Portal()
-_is_unusable = re.compile(r"[^:]+: (?:cannot be used|did not start)").match
 
 
 class MCPError(DragomanError):
@@ -123,8 +122,8 @@ class Toolbox:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the tools are known. Servers that were given to an agent are asked in its first run."""
-        return self._is_ready
+        """Whether the tools are known and can be called. Servers that were given to an agent are asked in a run."""
+        return self._is_ready and not self._is_closed
 
     @property
     def problems(self) -> list[str]:
@@ -153,24 +152,32 @@ class Toolbox:
     async def aready(self) -> None:
         """Ask the servers for their tools, all at once, unless that is done. Raises ConfigError if one cannot be used.
 
-        Only a toolbox that an agent made of servers has to be asked: `connect` returns one that is ready.
+        The next call tries such a server again. Only a toolbox that an agent made of servers has to be asked: `connect`
+        returns one that is ready.
         """
+        if self._is_closed:
+            # Servers that start now would never be ended.
+            raise ConfigError("the MCP servers of this agent were closed with it", hint="create another agent")
         if self._is_ready:
             return
-        await _bridge(self._open())
-        if problem := next((each for each in self.problems if _is_unusable(each)), None):
+        if failures := await _bridge(self._open(needs_all=True)):
             raise ConfigError(
-                f"the MCP server {problem}",
+                f"the MCP server {failures[0]}",
                 hint="to go on without it, connect first: tools=dragoman.mcp.connect([...]), and print its problems",
             )
 
-    async def _open(self, lazy: Container[str] = ()) -> None:
+    async def _open(self, lazy: Container[str] = (), *, needs_all: bool = False) -> list[str]:
+        """Connect to the servers that are not connected, and return why some cannot be used."""
         async with self._opening:
-            if not self._is_ready:
-                # After the background thread has registered its own end: what is registered last is called first.
-                atexit.register(self.close)
-                await asyncio.gather(*(self._open_one(each, lazy) for each in self._connections))
-                self._is_ready = True
+            if self._is_ready:
+                return []
+            # After the background thread has registered its own end: what is registered last is called first.
+            atexit.unregister(self.close)
+            atexit.register(self.close)
+            await asyncio.gather(*(self._open_one(each, lazy) for each in self._connections if not each.version))
+            failures = [each.failure for each in self._connections if each.failure]
+            self._is_ready = not (failures and needs_all)
+            return failures
 
     async def _open_one(self, connection: Connection, lazy: Container[str]) -> None:
         if connection.server.name not in lazy or not await connection.recall():
