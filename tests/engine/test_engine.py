@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
+from tests.mcp.boxes import faulty
 from tests.postgres import PostgresServer
 
 import dragoman
@@ -22,7 +23,7 @@ from dragoman.engine import EmbeddedEngine, Engine, PostgresEngine, digest_tools
 from dragoman.engine.postgres import _serializer
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun
-from dragoman.testing import ScriptedModel
+from dragoman.testing import ScriptedModel, call
 from dragoman.types import Request, ToolCall, ToolResult
 
 Scene = Callable[[Engine, "Desk"], Coroutine[Any, Any, None]]
@@ -176,6 +177,36 @@ def test_a_program_names_an_engine_and_nothing_else_changes(play: Callable[[Scen
         assert len(again.messages) > len(first.messages)
 
     play(scene)
+
+
+class _Elsewhere(EmbeddedEngine):
+    runs_here = False
+
+
+def test_a_program_reads_the_results_of_mcp_servers_that_only_the_workers_started(tmp_path: Path) -> None:
+    """Such a program does not know the tools. To say that their calls were not run would be wrong."""
+
+    def make_agent(*replies: Any, log: str, engine: Engine | None = None) -> Agent:
+        server = faulty("none", tmp_path / log)
+        return Agent(ScriptedModel([*replies]), [server], allow=["mcp:*"], name="clerk", engine=engine)
+
+    async def run() -> None:
+        engine, stop = _Elsewhere(tmp_path / "runs.db"), asyncio.Event()
+        worker = make_agent(call("mcp__echo__echo", text="one"), call("mcp__echo__nothing"), "done", log="worker")
+        program = make_agent(log="program", engine=engine)
+        working = asyncio.create_task(engine.work({"clerk": worker}, stop))
+        async with asyncio.timeout(60):
+            result = await program.arun("go")
+        stop.set()
+        await working
+        for each in (worker, program, engine):
+            await (each.close() if isinstance(each, EmbeddedEngine) else each.aclose())
+        ran, unknown = result.results
+        assert (ran.is_error, "one" in ran.content) == (False, True), ran
+        assert unknown.is_error and "no tool named" in unknown.content, unknown
+
+    asyncio.run(run())
+    assert (tmp_path / "worker").exists() and not (tmp_path / "program").exists(), "only the worker starts the server"
 
 
 def test_a_run_on_an_engine_is_cancelled_by_its_handle(play: Callable[[Scene], None]) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
 
 from dragoman.agent.approvals import read_requests
 from dragoman.agent.events import RunEnded, RunEvent
 from dragoman.agent.handle import Run
 from dragoman.agent.protocol import Postponed
 from dragoman.agent.result import AnswerT, RunResult, end
-from dragoman.agent.resume import read_sources, read_start, restore
+from dragoman.agent.resume import read_header, read_sources, read_start, restore
 from dragoman.errors import ConfigError
 from dragoman.events import TextDelta
-from dragoman.journal.journal import Journal, UnknownRun
+from dragoman.journal.journal import Journal, Record, UnknownRun
+from dragoman.toolset import Toolset
+from dragoman.types import Tool
 
 if TYPE_CHECKING:
     from dragoman.agent.config import RunConfig
@@ -137,7 +141,7 @@ class SubmittedRun(Run[AnswerT]):
         raise ConfigError("a run on an engine cannot be steered", hint="submit another task in the same session")
 
 
-async def _not_here(run: Run[Any]) -> Any:
+async def _not_here(_: Any) -> Any:
     raise AssertionError("an engine executes this run")
 
 
@@ -157,7 +161,8 @@ async def read_result(
     session = summary.session if summary.session != run_id else None
     start = await read_start(journal, run_id, records)
     sources = await read_sources(journal, summary.parent)
-    machine = restore(records, make_config(session), start=start, sources=sources).machine
+    config = _with_recorded_tools(make_config(session), records)
+    machine = restore(records, config, start=start, sources=sources).machine
     if machine.result is None and not is_lost:
         for request in read_requests(records).values():
             if request.answer is None:
@@ -165,3 +170,13 @@ async def read_result(
     if machine.result is None and is_lost:
         return RunResult(lost, messages=machine.messages, run_id=run_id, session=session)
     return machine.result
+
+
+def _with_recorded_tools(config: RunConfig, records: Sequence[Record]) -> RunConfig:
+    """Return the configuration with the tools that only the worker knew, such as those of MCP servers.
+
+    Without them, the replay would take their calls for calls of unknown tools, which were not run.
+    """
+    known = config.tools.names
+    more = [Tool(name, run=_not_here) for name in read_header(records).tools if name not in known]
+    return replace(config, tools=Toolset([*config.tools, *more])) if more else config
