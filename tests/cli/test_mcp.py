@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import stat
 import sys
 import tomllib
@@ -251,6 +252,15 @@ def test_a_prompt_of_a_server_is_a_task(dragoman: Command, home: Path, root: Pat
         assert any(text.startswith("Plan a journey to Rome.") for text in texts) and texts[-1] == "and Paris"
         missing = dragoman(*words, "mcp:weather/travel")
         assert missing.code == 2 and "--fill city=..." in missing.err, missing.err
+        unknown = dragoman(*words, "mcp:weather/travel", "--fill", "city=Rome", "--fill", "dais=3")
+        assert unknown.code == 2 and "no placeholder 'dais'; did you mean 'days'?" in unknown.err, unknown.err
+        dragoman("mcp", "remove", "weather")
+        program = shlex.join([sys.executable, str(root / "tests/mcp/sdk_server.py"), "stdio"])
+        given = dragoman(*words, "mcp:here/travel", "--fill", "city=Oslo", "--mcp", f"here={program}")
+        assert given.code == 0, given.err
+        assert "Plan a journey to Oslo." in server.model.requests[-1].messages[-1].text
+    shown = dragoman("prompts", "mcp:weather/travel")
+    assert shown.code == 2 and "dragoman mcp test weather" in shown.err, "a name that is no file is not offered as one"
 
 
 def test_a_server_of_the_settings_starts_when_a_run_calls_it(dragoman: Command, home: Path) -> None:

@@ -400,10 +400,27 @@ def test_approval_without_a_terminal(desk: Desk, options: list[str], result: str
 
 
 def test_a_name_that_no_tool_has_is_warned_about(desk: Desk) -> None:
-    with Upstream(["ok"]) as upstream:
-        done = desk("run", "go", *at(upstream), *WITH_TOOLS, "--approve", "wype", "--deny", "shell*")
+    rules = [
+        "--approve",
+        "wype",
+        "--deny",
+        "shell*",
+        "--deny",
+        "bahs(rm*)",
+        "--allow",
+        "wirte(src/**)",
+        "--ask",
+        "wipr",
+    ]
+    right = ["--deny", "bash(rm*)", "--allow", "write(src/**)", "--ask", "wipe", "--allow", "mcp:any/*"]
+    with Upstream(["ok", "ok"]) as upstream:
+        done = desk("run", "go", *at(upstream), *WITH_TOOLS, *rules)
+        silent = desk("run", "go", *at(upstream), *WITH_TOOLS, *right)
     assert "warning: there is no tool 'wype'; did you mean 'wipe'?\n" in done.err
     assert "warning: there is no tool 'shell*'\n" in done.err
+    for wrong, meant in (("bahs", "bash"), ("wirte", "write"), ("wipr", "wipe")):
+        assert f"warning: there is no tool {wrong!r}; did you mean {meant!r}?\n" in done.err
+    assert "warning" not in silent.err
 
 
 def test_approval_at_a_terminal(desk: Desk) -> None:

@@ -502,6 +502,8 @@ def _echo(request: Any) -> Any:
         (lambda: Repair(profile="loose"), "no trust profile 'loose'"),  # type: ignore[arg-type]
         (lambda: Repair(wire="antropic"), "did you mean 'anthropic'"),
         (lambda: Repair(repair_turns=-1), "repair_turns is -1"),
+        (lambda: Repair(tool_mode="natve"), "tool_mode is 'natve'"),  # type: ignore[arg-type]
+        (lambda: Repair(format="hermess"), "unknown format 'hermess'; did you mean 'hermes'"),
         (lambda: Repair().client(library="requests"), "use httpx2 or httpx"),
         (lambda: Repair().client(httpx2.AsyncClient()), "is not a blocking client"),
         (lambda: Repair().async_client(httpx.Client()), "httpx.AsyncClient"),

@@ -117,6 +117,8 @@ def test_a_server_whose_tools_are_saved_starts_with_its_first_call(tmp_path: Pat
     approve_pin(pins, "echo/echo")
     with open_box(server, pins=pins, lazy=["echo"]) as box:
         assert (starts(log), box.tools[0].read_only) == (before + 1, True)
+    with pytest.raises(ConfigError, match="no MCP server 'ecko'; did you mean 'echo'"):
+        open_box(server, pins=pins, lazy=["ecko"])
 
 
 def test_a_saved_list_counts_for_the_same_server_and_for_a_day(tmp_path: Path, monkeypatch: Any) -> None:

@@ -498,7 +498,7 @@ app = typer.Typer(name="chat", add_completion=False, rich_markup_mode=None)
     quiet="Print only the answers.",
 )
 def chat(prompt: PromptName = None, fill: Fill = None, *, options: RunOptions) -> int:
-    first = fill_prompt(prompt, fill, "")
+    first = fill_prompt(prompt, fill, "", options.mcp)
     runner = LoopRunner()
     with AppContext(options) as context:
         session = _last_session(context, runner) if options.resume and not options.session else options.session

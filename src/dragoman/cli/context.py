@@ -439,11 +439,13 @@ class AppContext:
             tools.setdefault(tool.name, tool)
         offered = OfferedTools(tools, self.safety.servers, config["deny"])
         known = offered.by_name()
-        for name in (*self.options.approve, *self.options.deny):
-            if "(" in name or name.startswith("mcp:") or name in FAMILIES:
+        options = self.options
+        for rule in (*options.approve, *options.deny, *options.allow, *options.ask):
+            name = rule.partition("(")[0]
+            if name.startswith("mcp:") or name in FAMILIES or name in APPROVE_KEYWORDS:
                 continue
-            if name not in APPROVE_KEYWORDS and not any(matches(tool, [name]) for tool in known):
-                self.warnings.append(f"there is no tool {name!r}{did_you_mean(name, known)}")
+            if not any(matches(tool, [name]) for tool in known):
+                self.warnings.append(f"there is no tool {name!r}{did_you_mean(name, [*known, *FAMILIES])}")
         return offered
 
     def _open_log(self) -> JsonLog | None:

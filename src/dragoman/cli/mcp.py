@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -350,14 +350,14 @@ PROMPT = "mcp:"
 """The beginning of the name of a server's prompt: `mcp:SERVER/PROMPT`."""
 
 
-def read_prompt(name: str, values: Mapping[str, str], task: str) -> list[Message]:
-    """The messages of a prompt of a server, with its arguments, and the task after them."""
+def read_prompt(name: str, values: Mapping[str, str], task: str, more: Sequence[str] = ()) -> list[Message]:
+    """The messages of a prompt of a server, with its arguments, and the task after them. `more` are those of --mcp."""
     from dragoman.types import Message
 
     place, slash, prompt = name.removeprefix(PROMPT).partition("/")
     if not slash or not prompt:
         raise ConfigError(f"{name!r} does not name a prompt of a server", hint="write it as mcp:SERVER/PROMPT")
-    server = _find_server(place)
+    server = _find_server(place, more)
     with _open(server, terminal_login()) as box:
         if not box.versions:
             raise ConfigError(box.problems[0], hint=f"`dragoman mcp test {place}` tries the server")
@@ -366,6 +366,12 @@ def read_prompt(name: str, values: Mapping[str, str], task: str) -> list[Message
             raise ConfigError(
                 f"the server {place!r} has no prompt {prompt!r}{did_you_mean(prompt, known)}",
                 hint=f"its prompts are {', '.join(known)}" if known else "it has no prompts",
+            )
+        names = [row.name for row in known[prompt].arguments]
+        if unknown := next((each for each in values if each not in names), None):
+            hint = f"its placeholders are {', '.join(names)}" if names else "it has none"
+            raise ConfigError(
+                f"the prompt {name} has no placeholder {unknown!r}{did_you_mean(unknown, names)}", hint=hint
             )
         missing = [row.name for row in known[prompt].arguments if row.required and row.name not in values]
         if missing:
@@ -436,15 +442,16 @@ def logout(name: NameOrUrl) -> int:
 # ---- servers ---------------------------------------------------------------------------------------------------------
 
 
-def _find_server(name: str) -> Server:
-    """A server of the settings by its name; or one that is written as for `--mcp`."""
+def _find_server(name: str, more: Sequence[str] = ()) -> Server:
+    """A server of the settings or of `more` by its name; or one that is written as for `--mcp`."""
     from dragoman.mcp import read_servers
 
     config: Config = load()
-    row = config["mcp"].get(name)
+    known = {**config["mcp"], **read_server_options(more)}
+    row = known.get(name)
     if row is None and not any(sign in name for sign in ("://", " ", ".json")):
         raise ConfigError(
-            f"there is no MCP server {name!r}{did_you_mean(name, config['mcp'])}",
+            f"there is no MCP server {name!r}{did_you_mean(name, known)}",
             hint="`dragoman mcp list` shows the servers; a URL, or a command in quotes, works too",
         )
     rows = read_server_options([name]) if row is None else {name: {**row, "disabled": False, "enabled": True}}

@@ -363,12 +363,16 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 PromptName = Annotated[
     str | None,
     _option(
-        "--prompt", "-p", metavar="NAME", help="A saved prompt (`dragoman prompts` lists them), or mcp:SERVER/PROMPT."
+        "--prompt",
+        "-p",
+        metavar="NAME",
+        help="A saved prompt (`dragoman prompts` lists them), or mcp:SERVER/PROMPT.",
+        group=_SESSION,
     ),
 ]
 Fill = Annotated[
     list[str] | None,
-    _option("--fill", metavar="NAME=VALUE", help="A placeholder of the prompt. May be repeated."),
+    _option("--fill", metavar="NAME=VALUE", help="A placeholder of the prompt. May be repeated.", group=_SESSION),
 ]
 JournalPath = Annotated[
     str | None,

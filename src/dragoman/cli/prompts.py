@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -40,6 +41,11 @@ def prompts(
 ) -> None:
     screen, here = Screen(), current_folder(os.environ)
     if name is not None:
+        if name.startswith("mcp:"):
+            place = name.removeprefix("mcp:").partition("/")[0]
+            raise ConfigError(
+                f"{name!r} is not a saved prompt", hint=f"`dragoman mcp test {place}` shows those of a server"
+            )
         prompt = find_prompt(name, os.environ, here)
         if as_json:
             write_json({**_describe(prompt), "text": prompt.text})
@@ -77,8 +83,13 @@ def _list(screen: Screen, found: list[Prompt]) -> None:
         screen.line((name, "green"), GAP, (source, "dim"), GAP, words, GAP, shown)
 
 
-def fill_prompt(name: str | None, fill: list[str] | None, task: str) -> str | list[Message]:
-    """The task of a prompt, saved or of an MCP server, with its values; without a prompt, the task."""
+def fill_prompt(
+    name: str | None, fill: list[str] | None, task: str, servers: Sequence[str] = ()
+) -> str | list[Message]:
+    """The task of a prompt, saved or of an MCP server, with its values; without a prompt, the task.
+
+    `servers` are the MCP servers of `--mcp`, which may have the prompt.
+    """
     if name is None:
         if fill:
             raise ConfigError("--fill needs --prompt", hint="name the prompt: -p NAME --fill NAME=VALUE")
@@ -92,5 +103,5 @@ def fill_prompt(name: str | None, fill: list[str] | None, task: str) -> str | li
     if name.startswith("mcp:"):
         from dragoman.cli.mcp import read_prompt
 
-        return read_prompt(name, values, task)
+        return read_prompt(name, values, task, servers)
     return find_prompt(name, os.environ, current_folder(os.environ)).fill(values, task)

@@ -99,7 +99,7 @@ def run(
             )
         check_words(words, options.attach)
         parts = read_attachments(options.attach, uses_stdin=STANDARD_INPUT in words)
-        text = fill_prompt(prompt, fill, read_task(words) if words or prompt is None else "")
+        text = fill_prompt(prompt, fill, read_task(words) if words or prompt is None else "", options.mcp)
         return _run_task(options, add_attachments(text, parts))
     if len(words) > 1:
         raise ConfigError("--resume takes the id of one run, or none", hint="`dragoman sessions list` shows them")

@@ -6,12 +6,12 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 from msgspec.structs import replace
 
-from dragoman import providers
+from dragoman import formats, providers
 from dragoman import wire as wires
 from dragoman.client.detection import find_known_host
 from dragoman.errors import ConfigError, nearest
@@ -63,6 +63,10 @@ class Repair:
         """
         if profile not in PROFILES:
             raise ConfigError(f"there is no trust profile {profile!r}", hint=f"choose {', '.join(PROFILES)}")
+        if tool_mode not in get_args(ToolModeName):
+            raise ConfigError(f"tool_mode is {tool_mode!r}", hint=f"choose {', '.join(get_args(ToolModeName))}")
+        if format:
+            formats.get(format)
         if repair_turns < 0:
             raise ConfigError(f"repair_turns is {repair_turns}", hint="0 is the least")
         if wire and not registry.knows(wire, installed=True):

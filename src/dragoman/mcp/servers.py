@@ -25,6 +25,8 @@ _KEYS = (
     *("command", "args", "environment", "env", "cwd", "url", "headers", "oauth", "type", "transport"),
     *("disabled", "enabled"),
 )
+_OF_PROGRAMS = ("args", "environment", "env", "cwd")
+_OF_URLS = ("headers", "oauth")
 _OAUTH_KEYS = ("client_id", "client_secret", "scopes", "port")
 # Keys of other programs in the same file; they do not describe how to reach a server, and dragoman ignores them.
 _FOREIGN = frozenset({"description", "timeout", "autoApprove", "alwaysAllow", "icon", "gallery", "version"})
@@ -137,7 +139,7 @@ def read_servers(rows: Mapping[str, Any], variables: Mapping[str, str] | None = 
             "the MCP servers are not a table", hint='for example {"files": {"command": ["files-server"]}}'
         )
     known = os.environ if variables is None else variables
-    found = [_read_row(name, row, known) for name, row in table.items() if not _is_off(row)]
+    found = [_read_row(name, row, known) for name, row in table.items() if not _is_off(name, row)]
     check_servers(found)
     return found
 
@@ -181,8 +183,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _is_off(row: Any) -> bool:
-    return isinstance(row, Mapping) and (row.get("disabled") is True or row.get("enabled") is False)
+def _is_off(name: Any, row: Any) -> bool:
+    if not isinstance(row, Mapping):
+        return False
+    for key in ("disabled", "enabled"):
+        if not isinstance(row.get(key, False), bool):
+            # Somebody wanted to switch a server off, perhaps, so it must not start.
+            raise ConfigError(f"MCP server {name!r}: `{key}` is neither true nor false"[:200], hint=f"{key} = true")
+    return row.get("disabled") is True or row.get("enabled") is False
 
 
 def _check_name(name: Any) -> None:
@@ -213,6 +221,10 @@ def _read_row(name: Any, row: Any, variables: Mapping[str, str]) -> Server:
     if ("command" in row) == ("url" in row):
         both = "both a `command` and a `url`" if "url" in row else "neither a `command` nor a `url`"
         raise ConfigError(f"{place}: {both}", hint="give exactly one of them")
+    wrong = next((key for key in (_OF_PROGRAMS if "url" in row else _OF_URLS) if row.get(key)), None)
+    if wrong is not None:
+        kind, other = ("a program", "`headers`") if "url" in row else ("a URL", "`environment`")
+        raise ConfigError(f"{place}: `{wrong}` is for {kind}", hint=f"leave it out, or use {other}")
     return _read_http(name, row, place, variables) if "url" in row else _read_stdio(name, row, place, variables)
 
 

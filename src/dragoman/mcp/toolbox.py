@@ -391,7 +391,12 @@ async def aconnect(
 ) -> Toolbox:
     """Like `connect`, for async code."""
     made = unopened(servers, pins=pins, limits=limits, environment=environment, tokens=tokens, login=login)
-    names = frozenset(each.server.name for each in made._connections) if lazy is True else frozenset(lazy or ())
+    known = [each.server.name for each in made._connections]
+    names = frozenset(known if lazy is True else lazy or ())
+    if unknown := next((each for each in names if each not in known), None):
+        raise ConfigError(
+            f"lazy: there is no MCP server {unknown!r}{did_you_mean(unknown, known)}", hint="name one of the servers"
+        )
     try:
         await _bridge(_ask(made, names))
     except BaseException:
