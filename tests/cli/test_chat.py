@@ -399,16 +399,34 @@ def test_a_chat_begins_with_a_saved_prompt_and_sends_others(desk: Desk) -> None:
     desk.write("config/dragoman/prompts/review.md", "Review: {task}")
     with Upstream(["one", "two"]) as upstream:
         arguments = ["chat", *at(upstream), "-p", "greet", "--fill", "name=Ann"]
-        done = desk(*arguments, stdin="/prompt review this text\n/prompt\n/prompt nosuch\n/save notes.md\n/sessions\n")
+        typed = "/prompt review this text\n/prompt\n/prompt nosuch\n/prompt mcp:nosuch/x\n/save notes.md\n/sessions\n"
+        done = desk(*arguments, stdin=typed)
         assert texts(upstream, 1) == ["Greet Ann.", "one", "Review: this text"]
         assert desk("chat", *at(upstream), "--fill", "name=Ann").code == 2
     assert done.out == "one\ntwo\n"
-    for words in ("  greet\n", "there is no prompt 'nosuch'", "saved 4 messages in notes.md", "* chat-"):
+    for words in (
+        "  greet\n",
+        "there is no prompt 'nosuch'",
+        "there is no MCP server 'nosuch'",
+        "saved 4 messages in notes.md",
+        "* chat-",
+    ):
         assert words in done.err
     saved = (desk.folder / "notes.md").read_text()
     assert (
         saved == "## user\n\nGreet Ann.\n\n## assistant\n\none\n\n## user\n\nReview: this text\n\n## assistant\n\ntwo\n"
     )
+
+
+def test_a_prompt_in_a_chat_has_placeholders(desk: Desk) -> None:
+    desk.write("config/dragoman/prompts/greet.md", "Greet {name} in {language}: {task}")
+    typed = (
+        '/prompt greet --fill name="Ann Lee" --fill language=Greek be --fill polite\n/prompt greet --fill name=Ann x\n'
+    )
+    with Upstream(["one"]) as upstream:
+        done = desk("chat", *at(upstream), stdin=typed)
+        assert texts(upstream, 0) == ["Greet Ann Lee in Greek: be --fill polite"]
+    assert "hint: add --fill language=..." in done.err
 
 
 def test_a_history_that_is_damaged_too_long_or_no_file_stops_nothing(tmp_path: Path) -> None:
@@ -430,6 +448,15 @@ def test_a_history_that_is_damaged_too_long_or_no_file_stops_nothing(tmp_path: P
         assert list(other.load_history_strings()) == []
 
 
+def test_a_file_that_the_endpoint_cannot_receive_is_not_lost_in_silence(desk: Desk) -> None:
+    (desk.folder / "talk.mp3").write_bytes(b"ID3\x04" + bytes(64))
+    with Upstream(["two"], wire="anthropic") as upstream:
+        where = ["-m", "anthropic:claude-sonnet-4-5", "--key", "k", "--base-url", upstream.url]
+        done = desk("chat", *where, stdin="/attach talk.mp3\nwhat is said?\nand now?\n")
+        assert texts(upstream, 0) == ["and now?"], "the next message is not stopped by the file"
+    assert "the attachments were not sent" in done.err
+
+
 def test_a_file_is_attached_to_the_next_message(desk: Desk) -> None:
     desk.write("notes.txt", "the content of the notes")
     typed = "/attach notes.txt\nread it\nand now?\n/attach\n/attach nosuch.png\n"
@@ -438,5 +465,10 @@ def test_a_file_is_attached_to_the_next_message(desk: Desk) -> None:
         assert "the content of the notes" in texts(upstream, 0)[0]
         assert texts(upstream, 1)[-1] == "and now?"
     assert done.code == 0
-    for words in ("notes.txt goes with the next message", "name a file or an address", "nosuch.png"):
+    for words in (
+        "notes.txt goes with the next message",
+        "name a file or an address",
+        "nosuch.png",
+        "hint: give the path of a file, or",
+    ):
         assert words in done.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -48,7 +49,7 @@ from dragoman.cli.screen import (
     report_error,
 )
 from dragoman.cli.signals import reserve_stdin, reserve_stdout
-from dragoman.config.prompts import find_prompt, find_prompts
+from dragoman.config.prompts import find_prompts
 from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.journal import MemoryJournal
 from dragoman.paths import current_folder, state_folder
@@ -59,6 +60,7 @@ from dragoman.types import Message, Text, Usage
 # ---- input -----------------------------------------------------------------------------------------------------------
 
 _HISTORY = "chat_history.jsonl"
+_read_fill = re.compile(r'\s*--fill[= ]\s*([^\s="]+=)(?:"([^"]*)"|(\S*))').match
 _AGAIN = "Ctrl-C again, Ctrl-D or /quit ends the chat"
 
 
@@ -239,6 +241,10 @@ class Conversation:
             raise
         except Exception as error:
             self.code = report_error(error, os.environ)
+            if self._attached:
+                # The endpoint may be unable to receive them, and then they would stop every further message.
+                self._attached = []
+                print_note("the attachments were not sent; attach them again if the next message needs them")
             return
         self.turns += 1
         result = finished.result
@@ -254,12 +260,13 @@ class Conversation:
 
     async def _run_message(self, message: str | list[Message]) -> FinishedRun:
         task = add_attachments(message, self._attached)
-        self._attached = []
         if self._history is not None:
             task = [*self._history, *([Message.user(task)] if isinstance(task, str) else task)]
 
         def start(on_event: Callable[[RunEvent], object]) -> Run:
-            return self.agent.stream(task, session=self.session, on_event=on_event)
+            run = self.agent.stream(task, session=self.session, on_event=on_event)
+            self._attached = []
+            return run
 
         with reserve_stdout() as out:
             view = open_view(self._context.options, out)
@@ -285,7 +292,7 @@ class Conversation:
         try:
             command[1](self, rest.strip())
         except DragomanError as error:
-            print_note(error.explain())
+            print_note(f"{error}\nhint: {error.command_hint}" if error.command_hint else str(error))
 
     def show_help(self, rest: str) -> None:
         for name, (description, _) in COMMANDS.items():
@@ -350,10 +357,14 @@ class Conversation:
 
     def send_prompt(self, rest: str) -> None:
         name, _, task = rest.partition(" ")
-        known = find_prompts(os.environ, current_folder(os.environ))
         if name:
-            self.send(find_prompt(name, os.environ, current_folder(os.environ)).fill({}, task.strip()))
+            fill: list[str] = []
+            while found := _read_fill(task):
+                fill.append(found[1] + (found[3] if found[2] is None else found[2]))
+                task = task[found.end() :]
+            self.send(fill_prompt(name, fill, task.strip(), self._context.options.mcp))
             return
+        known = find_prompts(os.environ, current_folder(os.environ))
         for each in known:
             print_note(f"  {each}")
         if not known:
@@ -450,7 +461,10 @@ COMMANDS: dict[str, tuple[str, Callable[[Conversation, str], None]]] = {
     "sessions": ("list the last sessions", Conversation.list_sessions),
     "save": ("write the conversation into a file: /save FILE", Conversation.save),
     "attach": ("add a file to the next message: /attach FILE", Conversation.attach),
-    "prompt": ("send a saved prompt: /prompt NAME WORDS", Conversation.send_prompt),
+    "prompt": (
+        "send a saved prompt, or that of a server: /prompt NAME [--fill WORD=VALUE] TASK",
+        Conversation.send_prompt,
+    ),
     "usage": ("show tokens and cost so far", Conversation.show_usage),
     "retry": ("send the last message again", Conversation.retry),
     "undo": ("remove the last message", Conversation.undo),
