@@ -19,12 +19,12 @@ from dragoman.agent.approvals import Approval, ApprovalRequest, find_request, li
 from dragoman.agent.review import SubmittedAnswer, request_as_data, state_of, submit_answers
 from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import draw_list, draw_request
-from dragoman.cli.context import find_audit_log, find_journal, has_journal, with_journal
+from dragoman.cli.approvals_server import KEYS_HELP, keys_app, serve
+from dragoman.cli.context import find_audit_log, find_journal, has_journal, make_sink, with_journal
 from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import FATAL, Screen, pretty_json, print_error, print_line, write_json
 from dragoman.cli.server_login import pins_file
-from dragoman.config import load, remember_rule
-from dragoman.config.loader import read_keys
+from dragoman.config import remember_rule
 from dragoman.errors import ConfigError
 from dragoman.journal import Journal
 from dragoman.journal.audit import AuditLog
@@ -229,11 +229,14 @@ Examples:
   dragoman approvals answer apr_4f2a "it is 7"    send this to the model as the result; nothing runs
   dragoman run --resume run_1b                    resume the run
   dragoman approvals list --engine postgres://me@db/agents    the runs of workers, which continue by themselves
+  dragoman approvals serve                        see and answer the requests in a browser
 
 The beginning of an ID is sufficient.
 """
 
 app = command_group("approvals", HELP)
+app.add_typer(keys_app, name="keys", help=KEYS_HELP, short_help="Manage the keys of people who answer over HTTP.")
+app.command(short_help="Answer in a browser, or over HTTP.")(serve)
 app.add_typer(mcp_app, name="mcp", help=MCP_HELP, short_help="Manage changed tools of MCP servers.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A request, or the beginning of its id.", show_default=False)]
@@ -441,14 +444,6 @@ def _answer(selection: _Selection, make_answer: MakeAnswer, by: str | None, jour
 
 
 # ---- reading options -------------------------------------------------------------------------------------------------
-
-
-def make_sink() -> HumanSink:
-    """The redactor for the output: it hides known keys, and text that looks like a key."""
-    from dragoman.agent.safety import SafetyServices
-    from dragoman.agent.settings import Safety
-
-    return SafetyServices(Safety(secrets=read_keys(load())), "default", None, None).human_sink()
 
 
 def read_arguments(text: str) -> dict[str, Any]:
