@@ -47,7 +47,8 @@ def find_change(request: ApprovalRequest, sink: HumanSink) -> Change | None:
     path = operand.value
     content = _read(operand)
     if content is None:
-        return Change(path, note="the file changed since the request was made, or cannot be shown as text")
+        why = "the file changed since the request was made, is on another machine, or cannot be shown as text"
+        return Change(path, note=why)
     after = _apply(request.tool, given, content)
     if after is None:
         return Change(path, note="the text to replace is not in the file, so nothing would change")

@@ -26,8 +26,10 @@ from dragoman.types import Operand
 # ---- what a person sees ----------------------------------------------------------------------------------------------
 
 
-def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> dict[str, Any]:
-    """One request as JSON. Secrets in it are hidden; `hidden` lists where."""
+def request_as_data(
+    request: ApprovalRequest, sink: HumanSink, now: float, *, with_change: bool = True
+) -> dict[str, Any]:
+    """One request as JSON. Secrets in it are hidden; `hidden` lists where. `with_change` reads the file of a diff."""
     known = request.arguments or request.call.arguments
     shown = replace(request, arguments=redact_arguments(sink, known, request.operands))
     before = request.hidden if request.arguments else ()
@@ -49,7 +51,7 @@ def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> di
         "digest": request.digest,
         "asked": request.asked,
         "expires": request.expires,
-        "change": _change_as_data(request, sink),
+        "change": _change_as_data(request, sink) if with_change else None,
         "rule": redact_command(sink, request.suggestion),
         "answered": None,
     }

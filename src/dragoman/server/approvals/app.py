@@ -181,7 +181,7 @@ class ApprovalServer:
             failed = {"error": {"message": done.said}} if done.status != 200 else {}
             await call.answer_json(done.status, {**failed, "request": done.data})
         elif call.method in ("GET", "HEAD") and not request_id:
-            await call.answer_json(200, {"requests": await self.desk.list_open()})
+            await call.answer_json(200, {"requests": await self.desk.list_open(with_changes=True)})
         elif call.method in ("GET", "HEAD"):
             found = await self.desk.find(request_id)
             if found is None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from dragoman.agent.approvals import Approval, ApprovalRequest, RequestCache, find_answer, list_requests
 from dragoman.agent.review import request_as_data, state_of, submit_answer
+from dragoman.characters import escape_message
 from dragoman.errors import DragomanError
 from dragoman.journal.audit import AuditLog
 from dragoman.journal.journal import Journal
@@ -77,11 +78,15 @@ class ApprovalDesk:
 
     # ---- what waits --------------------------------------------------------------------------------------------------
 
-    async def list_open(self) -> list[dict[str, Any]]:
-        """Return the requests that have no answer yet, the oldest first, without secrets."""
+    async def list_open(self, *, with_changes: bool = False) -> list[dict[str, Any]]:
+        """Return the requests without an answer, the oldest first, without secrets; `with_changes`, also the diffs."""
         now = self.clock()
         found = [each for each in await self._read() if each.answer is None]
-        return await asyncio.to_thread(lambda: [request_as_data(each, self._sink, now) for each in found])
+
+        def describe() -> list[dict[str, Any]]:
+            return [request_as_data(each, self._sink, now, with_change=with_changes) for each in found]
+
+        return await asyncio.to_thread(describe)
 
     async def find(self, request_id: str) -> dict[str, Any] | None:
         """Return a request, also one with an unused answer; None if it does not wait any more."""
@@ -182,9 +187,9 @@ class ApprovalDesk:
             try:
                 now = self.clock()
                 found = [(each.id, each.digest, state_of(each, now)) for each in await self._read()]
-            except DragomanError as error:
+            except Exception as error:
                 # The database may be back in a moment; the pages show the error when they ask.
-                log.warning("the journal cannot be read: %s", error)
+                log.warning("the journal cannot be read: %s", escape_message(str(error)))
             else:
                 if seen is not None and found != seen:
                     self._tell()

@@ -9,13 +9,17 @@ from typing import Any
 import msgspec
 
 from dragoman import __version__
+from dragoman.characters import escape_text
 from dragoman.server.approvals.desk import is_question
 from dragoman.server.web.markup import Html, html, join, when
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _WORDS = {"open": "waits", "expired": "expired", "approved": "approved", "denied": "denied", "answered": "answered"}
 _HIDDEN_NOTE = "a secret is hidden here; the call receives the real value"
+_ESCAPED_NOTE = "characters that cannot be seen are written as \\uXXXX, and then a backslash as \\\\"
+_IN_A_DIFF = frozenset({"content", "old", "new"})
 _MOST_OF_A_SUMMARY = 120
+_MOST_ROWS = 200
 _KEYS = (
     ("j, k", "next and previous request"),
     ("a", "to the button that approves, or to the answer"),
@@ -56,6 +60,7 @@ def write_page(title: str, content: Html, person: str = "") -> Html:
 <dialog id="keys" aria-labelledby="keys-title">
 <h2 id="keys-title">Keys</h2>
 <table><tbody>{keys}</tbody></table>
+<p><label><input type="checkbox" id="single-keys" checked> Single keys are on</label></p>
 <form method="dialog"><button>Close</button></form>
 </dialog>
 <footer class="bottom"><p>dragoman {version}. An approval is valid once, for exactly what is shown.</p></footer>
@@ -108,7 +113,10 @@ def write_requests(listed: Sequence[dict[str, Any]], detail: Html, now: float, c
 
 def say_count(count: int) -> str:
     """Return how many requests wait."""
-    return "Nothing waits" if not count else f"{count} {'request waits' if count == 1 else 'requests wait'}"
+    if not count:
+        return "Nothing waits"
+    more = f"; the oldest {_MOST_ROWS} are shown" if count > _MOST_ROWS else ""
+    return f"{count} {'request waits' if count == 1 else 'requests wait'}{more}"
 
 
 def write_rows(listed: Sequence[dict[str, Any]], now: float, chosen: str = "") -> Html:
@@ -131,7 +139,7 @@ def write_rows(listed: Sequence[dict[str, Any]], now: float, chosen: str = "") -
             agent=data["agent"] or data["model"],
             run=data["run_id"],
         )
-        for data in listed
+        for data in listed[:_MOST_ROWS]
     )
 
 
@@ -224,21 +232,26 @@ def _write_change(change: dict[str, Any] | None) -> Html:
 
 
 def _write_arguments(data: dict[str, Any]) -> Html:
+    in_diff = _IN_A_DIFF if data["change"] is not None and data["change"]["lines"] else frozenset()
+    shown = {name: value if isinstance(value, str) else _write_json(value) for name, value in data["arguments"].items()}
     rows = join(
-        html(
-            "<dt>{name}</dt><dd><pre>{value}</pre></dd>",
-            name=name,
-            value=value if isinstance(value, str) else _write_json(value),
-        )
-        for name, value in data["arguments"].items()
+        html("<dt>{name}</dt><dd>{value}</dd>", name=name, value=_write_argument(value, name in in_diff))
+        for name, value in shown.items()
     )
-    hidden = join(html('<p class="alert">{path}: {note}</p>', path=path, note=_HIDDEN_NOTE) for path in data["hidden"])
+    hidden = [f"{path}: {_HIDDEN_NOTE}" for path in data["hidden"]]
+    escaped = [_ESCAPED_NOTE] if any(escape_text(text) != text for pair in shown.items() for text in pair) else []
     return html(
-        '{none}<dl class="arguments">{rows}</dl>{hidden}',
-        none=when(not data["arguments"], '<p class="empty">There are no arguments.</p>'),
+        '{none}<dl class="arguments">{rows}</dl>{notes}',
+        none=when(not shown, '<p class="empty">There are no arguments.</p>'),
         rows=rows,
-        hidden=hidden,
+        notes=join(html('<p class="alert">{note}</p>', note=note) for note in (*hidden, *escaped)),
     )
+
+
+def _write_argument(value: str, is_in_diff: bool) -> Html:
+    shown = html("<pre>{value}</pre>", value=value)
+    # The diff says the same, and shows what it replaces.
+    return html("<details><summary>The whole text</summary>{shown}</details>", shown=shown) if is_in_diff else shown
 
 
 def _write_operands(operands: Sequence[dict[str, Any]]) -> Html:

@@ -70,6 +70,15 @@ const actions = {
   "?": () => find("#keys").showModal(),
 };
 
+// Single keys can be switched off, for people whose software speaks or types letters.
+const STORED = "dragoman-approvals-single-keys";
+const box = find("#single-keys");
+try {
+  box.checked = localStorage.getItem(STORED) !== "off";
+  box.addEventListener("change", () => localStorage.setItem(STORED, box.checked ? "on" : "off"));
+} catch {
+  // Without storage the setting lasts as long as the page.
+}
 find("#show-keys").addEventListener("click", () => find("#keys").showModal());
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || find("dialog[open]")) return;
@@ -79,7 +88,7 @@ addEventListener("keydown", (event) => {
     else if (location.pathname !== "/") location.assign("/");
     return;
   }
-  if (isTyping || !actions[event.key] || (!rows && event.key !== "?")) return;
+  if (isTyping || !box.checked || !actions[event.key] || (!rows && event.key !== "?")) return;
   event.preventDefault();
   actions[event.key]();
 });
@@ -94,4 +103,6 @@ addEventListener("pageshow", (event) => { if (event.persisted) location.reload()
 if (rows) {
   const events = new EventSource("/events");
   for (const kind of ["ready", "changed"]) events.addEventListener(kind, refresh);
+  // The age of each request is a text of the server.
+  setInterval(refresh, 60_000);
 }
