@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from dragoman.agent.approvals import Approval, ApprovalRequest, answer_request, list_requests
 from dragoman.agent.records import Header, encode
+from dragoman.agent.review import user_name
 from dragoman.cli.approval_prompt import format_span
-from dragoman.cli.approvals import user_name
 from dragoman.journal import Entry, SqliteJournal
 from dragoman.journal.verification import read_records, verify
 from dragoman.types import Message, Operand, Text, ToolCall

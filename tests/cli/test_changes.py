@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.agent.approvals import ApprovalRequest
-from dragoman.cli.changes import LONGEST, draw_change, find_change
+from dragoman.agent.changes import LONGEST, find_change
+from dragoman.cli.approval_prompt import draw_change
 from dragoman.cli.screen import Screen
 from dragoman.secrets import HumanSink
 from dragoman.types import Operand, ToolCall

@@ -49,7 +49,7 @@ HOSTILE = (
     "<script>alert(1)</script><img src=x onerror=alert(2)> \"' {text} \u202egnp.exe \x1b[31mred\x1b[0m \u2066x \x00"
 )
 PAGES = ("", "/rows", "/events", "/playground", "/exchanges/ID", "/exchanges/ID/curl", "/exchanges/ID/test")
-PAGES += ("/exchanges/ID/report", "/exchanges/ID?part", "/static/inspector.js", "/static/inspector.css", "/nothing")
+PAGES += ("/exchanges/ID/report", "/exchanges/ID?part", "/static/inspector.js", "/static/pages.css", "/nothing")
 POSTS = ("/playground", "/replay")
 
 

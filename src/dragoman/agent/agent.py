@@ -490,8 +490,9 @@ class Agent(Generic[DepsT]):
         self._clients.get(config.endpoint).check()
         task = next((message.text for message in reversed(messages) if message.role == "user"), "")
         model = f"{config.endpoint.provider.name}:{config.endpoint.model}"
+        names, given = list(config.tools.names), config.options
         header = Header(
-            config.seed.hex(), messages, model, list(config.tools.names), task[:500], mode=mode, options=config.options
+            config.seed.hex(), messages, model, names, task[:500], mode=mode, options=given, agent=self.name
         )
         # A run without an end can still be resumed, and its messages can change: store a copy of them.
         found = refer(messages, before) if last is not None and last.ended else None

@@ -82,6 +82,10 @@ class ApprovalRequest(Struct, frozen=True):
     """Why a person must check the origin of the call, whatever the rules allow. Empty if that is not necessary."""
     task: str = ""
     """The start of the task of the run. Only requests that were read from the journal have it."""
+    agent: str = ""
+    """The name of the agent, if it has one; like `task`."""
+    model: str = ""
+    """The model that the run began with; like `task`."""
     answer: Approval | None = None
     """The answer to this request in the journal."""
     redacted: tuple[str, ...] = ()
@@ -226,19 +230,34 @@ def _read_answer(body: bytes) -> Approval:
     return answer
 
 
-async def list_requests(journal: Journal, *, answered: bool = True, shown: bool = False) -> list[ApprovalRequest]:
+RequestCache = dict[str, tuple[int, list[ApprovalRequest]]]
+"""For each run the number of its records, and the requests in them: a run without new records is not read again."""
+
+
+async def list_requests(
+    journal: Journal, *, answered: bool = True, shown: bool = False, cache: RequestCache | None = None
+) -> list[ApprovalRequest]:
     """Return the waiting requests of all runs, oldest first. Requests with an unused answer are included.
 
-    With `shown`, the requests are for people: secrets that were registered with the agent are hidden in them.
+    With `shown`, the requests are for people: secrets that were registered with the agent are hidden in them. Who asks
+    often keeps a `cache`, which is only for requests of one kind.
     """
-    found: list[ApprovalRequest] = []
+    known: RequestCache = {}
     for run in await journal.runs(unfinished=True):
+        before = cache.get(run.run_id) if cache is not None else None
+        if before is not None and before[0] == run.records:
+            known[run.run_id] = before
+            continue
         try:
             records = await journal.read(run.run_id)
         except (JournalDamaged, UnknownRun):
             # This run cannot be resumed. The others are still listed; `dragoman sessions` reports this one.
             continue
-        found += _open_requests(run.run_id, run.session, records, shown=shown)
+        known[run.run_id] = len(records), _open_requests(run.run_id, run.session, records, shown=shown)
+    if cache is not None:
+        cache.clear()
+        cache.update(known)
+    found = [each for _, requests in known.values() for each in requests]
     return sorted((each for each in found if answered or each.answer is None), key=lambda each: each.asked)
 
 
@@ -246,8 +265,11 @@ def _open_requests(run_id: str, session: str, records: Sequence[Record], *, show
     requests = read_requests(records, shown=shown)
     if shown:
         records = [replace(record, body=hide_noted(record.body)) for record in records[:1]]
-    task = read_header(records).task if requests else ""
-    return [replace(each, run_id=run_id, session=session, task=task) for each in requests.values()]
+    if not requests:
+        return []
+    header = read_header(records)
+    about = {"task": header.task, "agent": header.agent, "model": header.model}
+    return [replace(each, run_id=run_id, session=session, **about) for each in requests.values()]
 
 
 async def find_request(journal: Journal, request_id: str, *, shown: bool = False) -> ApprovalRequest:
@@ -269,10 +291,27 @@ async def find_request(journal: Journal, request_id: str, *, shown: bool = False
     )
 
 
+async def find_answer(journal: Journal, run_id: str, request_id: str) -> Approval | None:
+    """Return the answer to a request of a run, also if the run has used it since; None if there is none."""
+    for record in await journal.read(run_id):
+        if record.kind == "answered" and (answer := _read_answer(record.body)).request == request_id:
+            return answer
+    return None
+
+
 async def answer_request(
-    journal: Journal, request_id: str, approval: Approval, *, now: float | None = None, by: str = ""
+    journal: Journal,
+    request_id: str,
+    approval: Approval,
+    *,
+    now: float | None = None,
+    by: str = "",
+    digest: str = "",
 ) -> ApprovalRequest:
-    """Append an answer to the run of its request. The run is claimed meanwhile, so only one answer is the first."""
+    """Append an answer to the run of its request. The run is claimed meanwhile, so only one answer is the first.
+
+    `digest` is the one of the request that the person saw. The answer is refused if the request has another.
+    """
     now = time.time() if now is None else now
     pending = await find_request(journal, request_id)
     token = await journal.claim(pending.run_id, "an approval")
@@ -280,6 +319,8 @@ async def answer_request(
         request = read_requests(await journal.read(pending.run_id)).get(pending.call.id)
         if request is None or request.id != pending.id:
             raise ApprovalRefused(f"{pending.id} is no longer open: the run continued without it")
+        if digest and digest != request.digest:
+            raise ApprovalRefused(f"{pending.id} is not what was shown: its digest is another one")
         if request.answer is not None:
             said = "approved" if request.answer.approved else "denied"
             raise ApprovalRefused(f"{request.answer.by} has already {said} {pending.id}")

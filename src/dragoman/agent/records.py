@@ -44,6 +44,8 @@ class Header(Struct, frozen=True):
     lead: list[Message] = field(default_factory=list)
     before: tuple[int, int] | None = None
     """None: `messages` is the whole conversation, as in the first format and after a run that has no end."""
+    agent: str = ""
+    """The name of the agent, if it has one."""
 
     def start(self, parent: Sequence[Message]) -> list[Message]:
         """Return the conversation at the start of the run. `parent` is the one at the end of the parent run."""

@@ -9,21 +9,22 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
-from dragoman.agent.redaction import redact_arguments, redact_command, redact_place
+from dragoman.agent.changes import Change, find_change
+from dragoman.agent.redaction import redact_command
+from dragoman.agent.review import show_operand, shown_operands
 from dragoman.characters import escape_lines, quote_value
 from dragoman.cli.render import ScreenView
 from dragoman.cli.screen import (
     Screen,
     Table,
+    count,
     cut,
     format_time,
     one_line,
@@ -36,7 +37,6 @@ from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError
 from dragoman.own_code import find_program
 from dragoman.secrets import HumanSink
-from dragoman.types import Operand
 
 # ---- editing arguments -----------------------------------------------------------------------------------------------
 
@@ -81,60 +81,16 @@ def _run_editor(editor: str, text: str) -> str:
         return file.read_text(encoding="utf-8", errors="replace")
 
 
-# ---- describing a request --------------------------------------------------------------------------------------------
+# ---- printing a time -------------------------------------------------------------------------------------------------
 
 _MAX_SUMMARY_CHARS = 60
 _MAX_TASK_CHARS = 100
 _DIGEST_CHARS = 12
+_MAX_DIFF_CHARS = 200
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _UNITS = ((86_400, "day"), (3600, "h"), (60, "min"), (1, "s"))
 _HIDDEN_NOTE = "a secret is hidden here; the call receives the real value"
 _ESCAPED_NOTE = "invisible characters are written as \\uXXXX, and then a backslash as \\\\"
-
-
-def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> dict[str, Any]:
-    """One request as JSON. Secrets in it are hidden; `hidden` lists where."""
-    known = request.arguments or request.call.arguments
-    shown = replace(request, arguments=redact_arguments(sink, known, request.operands))
-    before = request.hidden if request.arguments else ()
-    shown = replace(shown, redacted=tuple(dict.fromkeys((*before, *shown.hidden))))
-    data: dict[str, Any] = {
-        "id": request.id,
-        "state": state_of(request, now),
-        "run_id": request.run_id,
-        "session": request.session,
-        "task": sink.text(request.task),
-        "tool": request.tool,
-        "call": request.call.id,
-        "arguments": shown.arguments,
-        "hidden": list(shown.hidden),
-        "operands": [show_operand(operand, sink) for operand in shown_operands(request)],
-        "why": sink.text(request.why),
-        "digest": request.digest,
-        "asked": request.asked,
-        "expires": request.expires,
-        "change": _change_as_data(request, sink),
-        "rule": redact_command(sink, request.suggestion),
-        "answered": None,
-    }
-    if request.answer is not None:
-        given = msgspec.to_builtins(request.answer)
-        data["answered"] = sink.value({name: given[name] for name in given if name not in ("request", "digest")})
-    return data
-
-
-def _change_as_data(request: ApprovalRequest, sink: HumanSink) -> dict[str, Any] | None:
-    from dragoman.cli.changes import find_change
-
-    change = find_change(request, sink) if request.answer is None else None
-    return None if change is None else msgspec.to_builtins(change)
-
-
-def state_of(request: ApprovalRequest, now: float) -> str:
-    """The state of a request: open, expired, approved, denied or answered."""
-    answer = request.answer
-    if answer is not None:
-        return "answered" if answer.result is not None else ("approved" if answer.approved else "denied")
-    return "expired" if request.expires is not None and now > request.expires else "open"
 
 
 def format_span(seconds: float) -> str:
@@ -144,18 +100,6 @@ def format_span(seconds: float) -> str:
     count = int(size // unit)
     words = f"{count} {name}{'s' if name == 'day' and count != 1 else ''}"
     return f"in {words}" if seconds >= 0 else f"{words} ago"
-
-
-def shown_operands(request: ApprovalRequest) -> list[Operand]:
-    """The operands that a person sees; a command that is an argument is shown as such."""
-    given = [value for value in request.call.arguments.values() if isinstance(value, str)]
-    return [operand for operand in request.operands if operand.kind != "command" or operand.value not in given]
-
-
-def show_operand(operand: Operand, sink: HumanSink) -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.to_builtins(operand)
-    hide = partial(redact_command if operand.kind == "command" else redact_place, sink)
-    return data | {"value": hide(operand.value), "real": hide(operand.real)}
 
 
 # ---- printing a list of requests -------------------------------------------------------------------------------------
@@ -202,8 +146,6 @@ def draw_request(screen: Screen, data: dict[str, Any], now: float) -> None:
     screen.heading(f"{cut(quote_value(data['tool']), 80)} would be called with")
     draw_arguments(screen, data)
     if data["change"] is not None:
-        from dragoman.cli.changes import Change, draw_change
-
         screen.heading("so this would happen")
         draw_change(screen, msgspec.convert(data["change"], Change), None)
     if data["operands"]:
@@ -282,6 +224,26 @@ def draw_operand(screen: Screen, operand: dict[str, Any], *, is_shown: bool = Fa
         notes.append(f"content {operand['digest'].removeprefix('sha256:')[:_DIGEST_CHARS]}")
     for note in notes:
         screen.line("      ", (note, "bold yellow" if note[:3].isupper() else "dim"))
+
+
+def draw_change(screen: Screen, change: Change, limit: int | None) -> bool:
+    """Print a diff of at most `limit` lines, and return whether some were left out."""
+    added = sum(line.startswith("+") for line in change.lines)
+    removed = sum(line.startswith("-") for line in change.lines)
+    counts = f"  +{added} -{removed}" if change.lines else ""
+    screen.line("  ", ("change of ", "yellow"), (quote_value(change.path), "bold"), (counts, "dim"))
+    if change.note:
+        screen.line("    ", (change.note, "dim"))
+    shown = change.lines[:limit] if limit is not None else change.lines
+    was_cut = len(shown) < len(change.lines)
+    for line in shown:
+        text = escape_lines(line) if limit is None else cut(escape_lines(line), _MAX_DIFF_CHARS)
+        was_cut = was_cut or (limit is not None and len(line) > _MAX_DIFF_CHARS)
+        # Every line is marked, so that none can look like another part of this output.
+        screen.rows("    | ", text, _DIFF_STYLES.get(line[:1], ""))
+    if len(shown) < len(change.lines):
+        screen.line("    ", (f"… {count(len(change.lines) - len(shown), 'more line')} of the diff", "dim"))
+    return was_cut
 
 
 def _ways_to_answer(data: dict[str, Any]) -> list[str]:
@@ -444,8 +406,6 @@ class TerminalApprover:
         screen.line()
         name = cut(quote_value(request.call.name), 80)
         screen.line(("approve ", "bold yellow"), (name, "bold"), f"?  {one_line(request.why, 300)}")
-        from dragoman.cli.changes import draw_change, find_change
-
         change = find_change(request, self._sink)
         # A diff says the same as the new text, and shows what it replaces. `s` shows both.
         left_out = change.arguments if change is not None and limit is not None else frozenset()

@@ -14,28 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from msgspec import Struct
-from msgspec.structs import replace
 
-from dragoman.agent.approvals import (
-    Approval,
-    ApprovalRefused,
-    ApprovalRequest,
-    answer_request,
-    find_request,
-    list_requests,
-)
+from dragoman.agent.approvals import Approval, ApprovalRequest, find_request, list_requests
+from dragoman.agent.review import SubmittedAnswer, request_as_data, state_of, submit_answers
 from dragoman.characters import quote_value
-from dragoman.cli.approval_prompt import draw_list, draw_request, request_as_data, state_of
-from dragoman.cli.context import JournalPlace, find_audit_log, find_journal, has_journal, with_journal
+from dragoman.cli.approval_prompt import draw_list, draw_request
+from dragoman.cli.approvals_server import KEYS_HELP, keys_app, serve
+from dragoman.cli.context import find_audit_log, find_journal, has_journal, make_sink, with_journal
 from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import FATAL, Screen, pretty_json, print_error, print_line, write_json
 from dragoman.cli.server_login import pins_file
-from dragoman.config import load, remember_rule
-from dragoman.config.loader import read_keys
+from dragoman.config import remember_rule
 from dragoman.errors import ConfigError
-from dragoman.journal import Journal, RunBusy, RunOver
-from dragoman.journal.audit import AuditFailed, AuditLog, digest_of
+from dragoman.journal import Journal
+from dragoman.journal.audit import AuditLog
 from dragoman.policy import read_rule, write_rule
 from dragoman.secrets import HumanSink
 
@@ -48,66 +40,7 @@ if TYPE_CHECKING:
 MakeAnswer = Callable[[ApprovalRequest], Approval]
 
 
-class SubmittedAnswer(Struct, frozen=True):
-    """An answer to a request, and whether it was accepted and recorded."""
-
-    request: ApprovalRequest
-    verdict: str = ""
-    """`approved`, `denied` or `answered`; empty if it was refused."""
-    refusal: str = ""
-    hint: str = ""
-    audit_error: str = ""
-    """Why the audit log has no record of it."""
-    pending_ids: tuple[str, ...] = ()
-    """The requests of the same run that have no answer yet."""
-    rule_scope: str = ""
-    """Where the rule of the answer applies, as text."""
-
-
-async def submit_answers(
-    journal: Journal, place: JournalPlace, answers: Sequence[tuple[ApprovalRequest, Approval]], by: str, sink: HumanSink
-) -> list[SubmittedAnswer]:
-    """Submit answers one after the other. A refused one does not stop the others."""
-    audit = AuditLog(find_audit_log(place), sink=sink)
-    submitted = [await _submit(journal, audit, request, approval, by) for request, approval in answers]
-    now = time.time()
-    pending = [each for each in await list_requests(journal) if state_of(each, now) == "open"]
-    return [
-        replace(each, pending_ids=tuple(other.id for other in pending if other.run_id == each.request.run_id))
-        for each in submitted
-    ]
-
-
-async def _submit(
-    journal: Journal, audit: AuditLog, request: ApprovalRequest, approval: Approval, by: str
-) -> SubmittedAnswer:
-    fields: dict[str, Any] = {
-        "request": request.id,
-        "tool": request.tool,
-        "digest": request.digest,
-        "by": by,
-        "user": user_name(),
-    }
-    now = time.time()
-    try:
-        answered = await answer_request(journal, request.id, approval, now=now, by=by)
-    except (ApprovalRefused, RunBusy, RunOver) as error:
-        audit_error = _record(audit, "approval_ignored", request, fields | {"reason": str(error)})
-        return SubmittedAnswer(request, refusal=str(error), hint=error.next_step, audit_error=audit_error)
-    verdict = state_of(answered, now)
-    fields |= {
-        "verdict": verdict,
-        "rule": approval.rule or None,
-        "arguments": approval.arguments,
-        "result": None if approval.result is None else digest_of(approval.result),
-    }
-    rule_scope = _remember_rule(request, approval.rule) if approval.rule else ""
-    return SubmittedAnswer(
-        answered, verdict, audit_error=_record(audit, "approval_given", request, fields), rule_scope=rule_scope
-    )
-
-
-def _remember_rule(request: ApprovalRequest, text: str) -> str:
+def save_rule(request: ApprovalRequest, text: str) -> str:
     """Save a rule for the workspace of the run, as `always` at a terminal does. Returns where it applies, as text."""
     if request.workspace is None:
         return "for the rest of this run"
@@ -116,26 +49,6 @@ def _remember_rule(request: ApprovalRequest, text: str) -> str:
     except ConfigError as problem:
         return f"for the rest of this run; it could not be saved: {problem}"
     return f"in {request.workspace} from now on ({path})"
-
-
-def _record(audit: AuditLog, kind: Any, request: ApprovalRequest, fields: dict[str, Any]) -> str:
-    try:
-        audit.append(kind, run=request.run_id, call=request.call.id, **fields)
-    except AuditFailed as error:
-        return error.explain()
-    return ""
-
-
-def user_name() -> str:
-    """The name of the user according to the system. The environment is not used, because it can contain any name."""
-    try:
-        import pwd
-
-        return pwd.getpwuid(os.getuid()).pw_name
-    except (ImportError, KeyError):
-        import getpass
-
-        return f"user {os.getuid()}" if hasattr(os, "getuid") else getpass.getuser()
 
 
 # ---- reporting answers -----------------------------------------------------------------------------------------------
@@ -316,11 +229,14 @@ Examples:
   dragoman approvals answer apr_4f2a "it is 7"    send this to the model as the result; nothing runs
   dragoman run --resume run_1b                    resume the run
   dragoman approvals list --engine postgres://me@db/agents    the runs of workers, which continue by themselves
+  dragoman approvals serve                        see and answer the requests in a browser
 
 The beginning of an ID is sufficient.
 """
 
 app = command_group("approvals", HELP)
+app.add_typer(keys_app, name="keys", help=KEYS_HELP, short_help="Manage the keys of people who answer over HTTP.")
+app.command(short_help="Answer in a browser, or over HTTP.")(serve)
 app.add_typer(mcp_app, name="mcp", help=MCP_HELP, short_help="Manage changed tools of MCP servers.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A request, or the beginning of its id.", show_default=False)]
@@ -522,19 +438,12 @@ def _answer(selection: _Selection, make_answer: MakeAnswer, by: str | None, jour
         _confirm([each for each in shown if each.id in chosen], sink, now, selection)
     # All answers are made before the first is submitted, so that an error in one submits none.
     answers = [(each, make_answer(each)) for each in found]
-    submitted = with_journal(place, lambda store: submit_answers(store, place, answers, by or "the user", sink))
+    audit = AuditLog(find_audit_log(place), sink=sink)
+    submitted = with_journal(place, lambda store: submit_answers(store, audit, answers, by or "the user", save_rule))
     return report_answers(submitted, as_json, has_workers=isinstance(place, str))
 
 
 # ---- reading options -------------------------------------------------------------------------------------------------
-
-
-def make_sink() -> HumanSink:
-    """The redactor for the output: it hides known keys, and text that looks like a key."""
-    from dragoman.agent.safety import SafetyServices
-    from dragoman.agent.settings import Safety
-
-    return SafetyServices(Safety(secrets=read_keys(load())), "default", None, None).human_sink()
 
 
 def read_arguments(text: str) -> dict[str, Any]:

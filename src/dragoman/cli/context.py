@@ -15,6 +15,7 @@ import msgspec
 
 from dragoman.agent import Agent, Connection, Safety
 from dragoman.agent.approvals import Approver
+from dragoman.agent.safety import SafetyServices
 from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import APPROVE_KEYWORDS
 from dragoman.cli.options import RunOptions
@@ -35,6 +36,7 @@ from dragoman.config import (
     remembered_rules,
     restrict,
 )
+from dragoman.config.loader import read_keys
 from dragoman.config.settings import read_prices
 from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError, DragomanError, did_you_mean
@@ -95,6 +97,11 @@ def describe_journal(place: JournalPlace) -> str:
 def find_audit_log(place: JournalPlace) -> Path:
     """The audit log of a journal. That of a database is on this machine."""
     return beside(place if isinstance(place, Path) else default_path(os.environ))
+
+
+def make_sink() -> HumanSink:
+    """The redactor for what people see of a journal: it hides known keys, and text that looks like a key."""
+    return SafetyServices(Safety(secrets=read_keys(load())), "default", None, None).human_sink()
 
 
 def find_engine(named: str | None) -> str:

@@ -385,6 +385,13 @@ JournalPath = Annotated[
 ]
 
 
+KeysFile = Annotated[
+    str | None,
+    _option("--keys", metavar="FILE", help="The file with the keys, if not your own."),
+]
+Expires = Annotated[str | None, _option("--expires", metavar="30d|DATE", help="When the key ends.")]
+
+
 def command_group(name: str, help: str) -> typer.Typer:
     """An application with commands of its own; without one of them it prints its help."""
     app = typer.Typer(name=name, cls=PlainGroup, help=help, add_completion=False, rich_markup_mode=None)

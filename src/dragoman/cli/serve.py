@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -152,10 +153,15 @@ def serve(
     if record is not None and not inspector:
         raise ConfigError("--record writes what the inspector keeps", hint="add --inspector")
     logging.getLogger("dragoman.server").setLevel(logging.ERROR if quiet or check else logging.INFO)
-    _install_log()
+    install_log()
     if check:
         return asyncio.run(_check(settings, json=json))
     make = _choose_application(inspector, record)
+    return run_loop(_serve(settings, config, make, json=json))
+
+
+def run_loop(work: Coroutine[Any, Any, int]) -> int:
+    """Run a server, on the faster loop if it is installed."""
     run = asyncio.run
     try:
         import uvloop
@@ -163,7 +169,7 @@ def serve(
         run = uvloop.run
     except ImportError:
         pass
-    return run(_serve(settings, config, make, json=json))
+    return run(work)
 
 
 def _read_profile(text: str) -> RouteProfile:
@@ -174,8 +180,8 @@ def _read_profile(text: str) -> RouteProfile:
     raise ConfigError(f"there is no profile {text!r}", hint=f"the profiles are {', '.join(known)}")
 
 
-def _install_log() -> None:
-    """Write the log of the gateway to standard error, one line for each exchange."""
+def install_log() -> None:
+    """Write the log of the server to standard error, one line for each exchange."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     log = logging.getLogger("dragoman.server")

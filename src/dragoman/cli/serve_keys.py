@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from dragoman.cli.options import Json, command_group
+from dragoman.cli.options import Expires, Json, KeysFile, command_group
 from dragoman.cli.screen import GAP, Screen, format_time, pad_columns, print_line, write_json
 from dragoman.errors import ConfigError
 from dragoman.server.access import find_keys_file
@@ -34,11 +34,6 @@ group = command_group("keys", HELP)
 _read_period = re.compile(r"([1-9][0-9]{0,5})([mhdw])").fullmatch
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
-KeysFile = Annotated[
-    str | None,
-    typer.Option("--keys", metavar="FILE", help="The file with the keys, if not your own.", show_default=False),
-]
-
 
 def _limit(help: str) -> Any:
     return typer.Option(help=help, show_default=False, metavar="NUMBER")
@@ -47,9 +42,7 @@ def _limit(help: str) -> Any:
 @group.command(short_help="Make a key, and show it once.")
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who or what uses the key.")],
-    expires: Annotated[
-        str | None, typer.Option("--expires", metavar="30d|DATE", help="When the key ends.", show_default=False)
-    ] = None,
+    expires: Expires = None,
     requests_per_minute: Annotated[int | None, _limit("Requests in any minute.")] = None,
     tokens_per_minute: Annotated[int | None, _limit("Tokens in any minute.")] = None,
     max_concurrent: Annotated[int | None, _limit("Requests at the same time.")] = None,
@@ -70,8 +63,13 @@ def add(
         limits = msgspec.convert(given, KeyLimits)
     except msgspec.ValidationError as error:
         raise ConfigError(f"the limit is not possible: {error}", hint="give a number above zero") from None
+    return create_key(_find_file(keys), name, limits, expires, as_json)
+
+
+def create_key(path: Path, name: str, limits: KeyLimits, expires: str | None, as_json: bool) -> int:
+    """Make a key, and print it."""
     now = datetime.now(UTC)
-    key = add_key(_find_file(keys), name, limits, _read_end(expires, now) if expires else None, now)
+    key = add_key(path, name, limits, _read_end(expires, now) if expires else None, now)
     if as_json:
         write_json({"name": name, "key": key})
     else:
@@ -84,13 +82,18 @@ def add(
 @group.command("list", short_help="List the keys.")
 def list_keys(keys: KeysFile = None, as_json: Json = False) -> int:
     """List the names of the keys, their limits, and when they end. The keys themselves are stored nowhere."""
-    found = read_keys(_find_file(keys))
+    return print_keys(_find_file(keys), "dragoman serve keys add NAME", as_json)
+
+
+def print_keys(path: Path, command: str, as_json: bool) -> int:
+    """Print the keys of a file; `command` makes one."""
+    found = read_keys(path)
     if as_json:
         rows = [msgspec.to_builtins(key) for key in found]
         write_json([{name: value for name, value in row.items() if name != "digest"} for row in rows])
         return 0
     if not found:
-        print_line("no keys; `dragoman serve keys add NAME` makes one")
+        print_line(f"no keys; `{command}` makes one")
         return 0
     now = datetime.now(UTC)
     screen = Screen()

@@ -191,9 +191,10 @@ class Access:
         hint = "; if this one may, add it to `origins` in [gateway]" if origin is not None else ""
         return Failure("unauthorized", said + hint, 403, "foreign_origin")
 
-    def check_page(self, call: HttpCall, methods: Container[str]) -> Failure | None:
-        """Return why a request for a page of the gateway itself is refused. It is for browsers of this machine.
+    def check_page(self, call: HttpCall, methods: Container[str], *, from_elsewhere: bool = False) -> Failure | None:
+        """Return why a request for a page of the server itself is refused. It is for browsers of this machine.
 
+        A server whose pages need a key may have them read `from_elsewhere`, then perhaps behind a proxy with TLS.
         Names in `hosts` and pages in `origins` may use the gateway, and not its pages. A page of another port of this
         machine has another origin, although it is of the same site.
         """
@@ -203,14 +204,26 @@ class Access:
             return failure
         host = call.headers.get("host", "").lower()
         found = _read_host(host)
-        if found is None or not is_loopback((found["v6"] or found["name"]).removesuffix(".")):
+        is_near = found is not None and is_loopback((found["v6"] or found["name"]).removesuffix("."))
+        if not is_near and not from_elsewhere:
             return Failure("unauthorized", "this page is for a browser on the machine of the gateway", 403)
         origin, site = call.headers.get("origin"), call.headers.get("sec-fetch-site")
-        if origin is not None and origin.lower() != f"http://{host}":
+        own = {f"http://{host}"} if is_near else {f"http://{host}", f"https://{host}"}
+        if origin is not None and origin.lower() not in own:
             return Failure("unauthorized", "a page of another origin must not use this page", 403, "foreign_origin")
         if site is not None and site.lower() not in _OWN_SITE:
             return Failure("unauthorized", "a page of another site must not use this page", 403, "foreign_origin")
         return self._check_form(call, methods)
+
+    def find_key(self, key: str) -> ClientKey | None:
+        """Return the entry of a key that is valid now."""
+        return self.find_digest(digest_of(key))
+
+    def find_digest(self, digest: str) -> ClientKey | None:
+        """Return the entry with a digest, unless it was revoked or has expired since."""
+        self._ring.refresh()
+        found = self._ring.keys.get(digest)
+        return None if found is None or found.has_expired(datetime.now(UTC)) else found
 
     def is_allowed(self, origin: str | None) -> bool:
         """Whether the settings allow the pages of an origin."""

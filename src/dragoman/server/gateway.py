@@ -48,6 +48,7 @@ from dragoman.server.paths import (
 from dragoman.server.quotas import Sent
 from dragoman.server.records import Records
 from dragoman.server.router import BETAS, Chosen, Router
+from dragoman.server.settings import ServerSettings
 from dragoman.types import Failure, JsonObject, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import BROKEN, parse
@@ -99,6 +100,10 @@ class Gateway:
             ("POST", "/v1/messages/count_tokens"): self._count_for_anthropic,
             ("GET", "/dragoman/exchanges"): self._list_exchanges,
         }
+
+    @property
+    def settings(self) -> ServerSettings:
+        return self.router.settings.gateway
 
     def use(self, router: Router) -> None:
         """Use another router for the requests that follow."""

@@ -12,17 +12,18 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dragoman import wire as wires
 from dragoman.client.http import HttpTransport, Limits
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.providers import Facts
 from dragoman.server.access import Access
+from dragoman.server.asgi import Receive, Scope, Send
 from dragoman.server.gateway import Gateway
 from dragoman.server.paths import TRANSLATED
 from dragoman.server.router import Router, find_servers
-from dragoman.server.settings import GatewaySettings, read_settings
+from dragoman.server.settings import GatewaySettings, ServerSettings, read_settings
 
 log = logging.getLogger("dragoman.server")
 _SECONDS_TO_END = 2
@@ -126,24 +127,46 @@ def load_pipeline() -> None:
     stage.close()
 
 
+class Application(Protocol):
+    """What a server needs of an ASGI application."""
+
+    access: Access
+    loading: asyncio.Future[None] | None
+
+    @property
+    def settings(self) -> ServerSettings: ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    async def refuse_excess(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    def end(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class GatewayServer:
     """Serves an application on a socket until it is told to stop."""
 
-    def __init__(self, gateway: Gateway, listener: socket.socket) -> None:
+    def __init__(
+        self, gateway: Application, listener: socket.socket, load: Callable[[], None] | None = load_pipeline
+    ) -> None:
+        """`load` prepares what the application needs, beside the loop."""
         try:
             import uvicorn
 
             from dragoman.server.protocol import StrictProtocol
         except ImportError:
             hint = "pip install 'dragoman[server]'"
-            raise ConfigError("the gateway needs the server extra", hint=hint) from None
+            raise ConfigError("this command needs the server extra", hint=hint) from None
         config: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off", "server_header": False}
-        own = gateway.router.settings.gateway
+        own = gateway.settings
         limits = {"head_seconds": own.head_seconds, "body_seconds": own.body_seconds}
         most = count_connections(own.most_connections)
         config["http"] = partial(StrictProtocol, **limits, most=most, excess=gateway.refuse_excess)
         config |= {"ws": "none", "proxy_headers": False, "timeout_graceful_shutdown": own.grace + _SECONDS_TO_END}
         self._gateway = gateway
+        self._prepare = load
         self._grace = own.grace
         self._server = uvicorn.Server(uvicorn.Config(gateway, **config))
         self._listener = listener
@@ -164,8 +187,10 @@ class GatewayServer:
 
     async def _load(self) -> None:
         """Load the pipeline beside the loop, so that the server answers meanwhile."""
+        if self._prepare is None:
+            return
         gateway, loop = self._gateway, asyncio.get_running_loop()
-        gateway.loading = loop.run_in_executor(None, load_pipeline)
+        gateway.loading = loop.run_in_executor(None, self._prepare)
         try:
             await gateway.loading
         except Exception:

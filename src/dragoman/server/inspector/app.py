@@ -7,8 +7,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -38,9 +36,7 @@ from dragoman.server.asgi import (
 from dragoman.server.gateway import Gateway
 from dragoman.server.inspector import copies, detail, pages
 from dragoman.server.inspector.capture import CURRENT, Arrival, ObservedTransport, Recording
-from dragoman.server.inspector.markup import Html
 from dragoman.server.inspector.redaction import Redactor, known_keys
-from dragoman.server.inspector.session import OPEN, ROOT, Sessions
 from dragoman.server.inspector.store import FILTERS, Entry, Filter, RecordFile, Store
 from dragoman.server.inspector.trial import (
     AUTO,
@@ -53,6 +49,17 @@ from dragoman.server.inspector.trial import (
 )
 from dragoman.server.paths import GENERATE, find_gemini
 from dragoman.server.router import Chosen, Router, find_row_key
+from dragoman.server.web.answers import (
+    PAGE_HEADERS,
+    TEXT,
+    answer_html,
+    answer_static,
+    answer_text,
+    send_event,
+    write_policy,
+)
+from dragoman.server.web.markup import Html
+from dragoman.server.web.session import Sessions
 from dragoman.types import Message, Request, TrustName
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import parse
@@ -65,23 +72,9 @@ _MOST_PENDING = 64 * 1024 * 1024
 _MOST_OF_A_REQUEST = 2 * MOST_TEXT + 64 * 1024
 _SECONDS_BETWEEN_BEATS = 15.0
 _LONGEST_SEARCH = 200
-_STATIC = {
-    "inspector.css": "text/css; charset=utf-8",
-    "inspector.js": "text/javascript; charset=utf-8",
-    "keys.js": "text/javascript; charset=utf-8",
-    "playground.js": "text/javascript; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-}
-_HTML = "text/html; charset=utf-8"
-_TEXT = "text/plain; charset=utf-8"
-_HEADERS = {
-    "cache-control": "no-store",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-}
+_STATIC = frozenset({"inspector.js", "keys.js", "playground.js"})
+ROOT = "/inspector"
+OPEN = f"{ROOT}/open"
 
 
 def open_inspector(
@@ -110,7 +103,7 @@ class InspectedGateway(Gateway):
             raise ConfigError(f"the inspector is for this machine only, and others reach {host}", hint=hint)
         super().__init__(router, secret=secret, access=access)
         self.store = Store(file=file)
-        self.sessions = Sessions(announce)
+        self.sessions = Sessions("inspector", ROOT, announce)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="inspector")
         self._is_closed = False
         self._pending = 0
@@ -217,20 +210,20 @@ class InspectedGateway(Gateway):
 
     async def _guard(self, call: HttpCall) -> None:
         """Answer a request below `/inspector` if its browser may see the inspector."""
-        call.added = {**_HEADERS, "content-security-policy": _write_policy("")}
+        call.added = {**PAGE_HEADERS, "content-security-policy": write_policy("", ROOT, "inspector")}
         failure = self.access.check_page(call, METHODS)
         if failure is not None:
             said = escape_message(failure.message)
             log.info("refused %s %s: %s", call.method, escape_message(call.path[:200]), said)
-            await self._deny(call, failure.status or 403, failure.message)
+            await answer_text(call, failure.status or 403, failure.message)
             return
-        call.added["content-security-policy"] = _write_policy(call.headers["host"])
+        call.added["content-security-policy"] = write_policy(call.headers["host"], ROOT, "inspector")
         if call.path == OPEN:
             await self._open_session(call)
-        elif not self.sessions.knows(call):
+        elif self.sessions.find(call) is None:
             if call.method == "GET" and call.path == ROOT:
                 self.sessions.renew()
-            await self._deny(call, 401, "Open the link that the terminal of the gateway shows. Each link works once.")
+            await answer_text(call, 401, "Open the link that the terminal of the gateway shows. Each link works once.")
         else:
             await self._serve_page(call)
 
@@ -239,12 +232,9 @@ class InspectedGateway(Gateway):
         if cookie is None:
             if call.method == "GET":
                 self.sessions.renew()
-            await self._deny(call, 403, "This link was used before. The terminal of the gateway shows another one.")
+            await answer_text(call, 403, "This link was used before. The terminal of the gateway shows another one.")
         else:
-            await call.answer(303, b"", {"location": ROOT, "set-cookie": cookie}, kind=_TEXT)
-
-    async def _deny(self, call: HttpCall, status: int, said: str) -> None:
-        await call.answer(status, f"{said}\n".encode("utf-8", "replace"), kind=_TEXT)
+            await call.answer(303, b"", {"location": ROOT, "set-cookie": cookie}, kind=TEXT)
 
     async def _serve_page(self, call: HttpCall) -> None:
         try:
@@ -253,13 +243,13 @@ class InspectedGateway(Gateway):
             if handler is not None:
                 await handler(call)
             elif method == "GET" and call.path.startswith(f"{ROOT}/static/"):
-                await self._show_static(call)
+                await answer_static(call, ROOT, __package__, _STATIC)
             elif method == "GET" and call.path.startswith(f"{ROOT}/exchanges/"):
                 await self._show_exchange_page(call)
             else:
-                await self._deny(call, 404, "There is no such page.")
+                await answer_text(call, 404, "There is no such page.")
         except (BodyTooLarge, BodyTooSlow, UnreadableBody):
-            await self._deny(call, 413, "The request is too large, too slow, or cannot be read.")
+            await answer_text(call, 413, "The request is too large, too slow, or cannot be read.")
         except ClientDisconnected:
             return
         except asyncio.CancelledError:
@@ -268,17 +258,7 @@ class InspectedGateway(Gateway):
         except Exception:
             log.exception("an error of the inspector")
             if not call.has_begun:
-                await self._deny(call, 500, "An error of the inspector itself; the log of the gateway has the details.")
-
-    async def _answer_html(self, call: HttpCall, content: Html, status: int = 200) -> None:
-        await call.answer(status, content.encode("utf-8", "replace"), kind=_HTML)
-
-    async def _show_static(self, call: HttpCall) -> None:
-        name = call.path.rpartition("/")[2]
-        if name not in _STATIC or call.path != f"{ROOT}/static/{name}":
-            await self._deny(call, 404, "There is no such file.")
-            return
-        await call.answer(200, _read_static(name), kind=_STATIC[name])
+                await answer_text(call, 500, "An error of the inspector itself; the log of the gateway has details.")
 
     # ---- the list ---------------------------------------------------------------------------------------------------
 
@@ -291,7 +271,7 @@ class InspectedGateway(Gateway):
     ) -> None:
         entries = await self._search(show, words)
         body = pages.write_exchanges(entries, show, words, content, chosen=chosen, dropped=self.store.dropped)
-        await self._answer_html(call, pages.write_page(title, "exchanges", body), status)
+        await answer_html(call, pages.write_page(title, "exchanges", body), status)
 
     async def _search(self, show: Filter, words: str) -> list[Entry]:
         if not words:
@@ -312,7 +292,7 @@ class InspectedGateway(Gateway):
         show, words = _read_search(call)
         queue = self.store.subscribe() if call.method == "GET" else None
         if queue is None:
-            await self._deny(call, 503, "Too many pages of the inspector are open.")
+            await answer_text(call, 503, "Too many pages of the inspector are open.")
             return
         try:
             await call.begin(200, {"content-type": "text/event-stream", "x-accel-buffering": "no"})
@@ -335,7 +315,7 @@ class InspectedGateway(Gateway):
             data = {"id": entry.id, "state": entry.state, "model": entry.report.model or entry.report.requested_model}
             if what == "changed" and await self._fits(entry, show, words):
                 data["row"] = str(pages.write_row(entry))
-            await call.send(b"event: %s\ndata: %s\n\n" % (what.encode(), msgspec.json.encode(data)))
+            await send_event(call, what, data)
 
     async def _fits(self, entry: Entry, show: Filter, words: str) -> bool:
         return await asyncio.to_thread(entry.fits, show, words) if words else entry.fits(show)
@@ -356,13 +336,13 @@ class InspectedGateway(Gateway):
         }
         if kind in writers:
             text = await asyncio.to_thread(writers[kind], entry)
-            await call.answer(200, text.encode("utf-8", "replace"), kind=_TEXT)
+            await call.answer(200, text.encode("utf-8", "replace"), kind=TEXT)
         elif kind:
-            await self._deny(call, 404, "There is no such copy.")
+            await answer_text(call, 404, "There is no such copy.")
         else:
             content = await asyncio.to_thread(detail.write_detail, entry, list(self.router.targets))
             if "part" in parse_qs(call.query, keep_blank_values=True):
-                await self._answer_html(call, content)
+                await answer_html(call, content)
             else:
                 await self._show_page(call, *_read_search(call), content, entry.report.model or "Exchange", entry.id)
 
@@ -372,7 +352,7 @@ class InspectedGateway(Gateway):
         text, tools = pages.example()
         trial = await asyncio.to_thread(try_text, text, read_tools(tools))
         body = pages.write_playground(detail.write_trial(trial))
-        await self._answer_html(call, pages.write_page("Playground", "playground", body))
+        await answer_html(call, pages.write_page("Playground", "playground", body))
 
     async def _play(self, call: HttpCall) -> None:
         try:
@@ -380,9 +360,9 @@ class InspectedGateway(Gateway):
             tools = read_tools(asked.tools)
             trial = await asyncio.to_thread(try_text, asked.text, tools, asked.format, asked.trust, asked.piece)
         except (TrialError, DragomanError) as error:
-            await self._answer_html(call, detail.write_problem(str(error)), 400)
+            await answer_html(call, detail.write_problem(str(error)), 400)
             return
-        await self._answer_html(call, detail.write_trial(trial))
+        await answer_html(call, detail.write_trial(trial))
 
     async def _replay(self, call: HttpCall) -> None:
         try:
@@ -495,20 +475,3 @@ def _read_search(call: HttpCall) -> tuple[Filter, str]:
     asked = fields.get("show", ["all"])[0]
     show: Filter = next((name for name in FILTERS if name == asked), "all")
     return show, fields.get("q", [""])[0].strip()[:_LONGEST_SEARCH]
-
-
-def _write_policy(host: str) -> str:
-    """Return the content security policy. Scripts and styles come from one folder, and nothing else is loaded."""
-    own_pages = "'self'" if host else "'none'"
-    # A policy cannot name an address of IPv6.
-    own = own_pages if host[:1] in ("", "[") else f"http://{host}{ROOT}/static/"
-    return (
-        f"default-src 'none'; script-src {own}; style-src {own}; img-src {own}; connect-src {own_pages}; "
-        f"form-action {own_pages}; base-uri 'none'; frame-ancestors 'none'; "
-        "require-trusted-types-for 'script'; trusted-types inspector"
-    )
-
-
-@lru_cache
-def _read_static(name: str) -> bytes:
-    return files("dragoman.server.inspector").joinpath("static", name).read_bytes()

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from dragoman.server.inspector.markup import Html, html, join, options, when
 from dragoman.server.inspector.pages import show_seconds
 from dragoman.server.inspector.store import Entry, Held, Hop, Mark, Sent, Turn
 from dragoman.server.inspector.trial import AUTO, TRUSTS, Step, Trial, list_formats
+from dragoman.server.web.markup import Html, html, join, options, when
 from dragoman.types import Change, ToolCall
 
 _TITLES = {"call": "call", "refused": "refused", "invalid": "invalid", "suspect": "suspect"}

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable, Sequence
 
 from dragoman import __version__
-from dragoman.server.inspector.markup import Html, html, join, options, when
 from dragoman.server.inspector.store import FILTERS, Entry, Filter
 from dragoman.server.inspector.trial import AUTO, TRUSTS, list_formats
+from dragoman.server.web.markup import Html, html, join, options, when
 
 _LABELS: dict[str, str] = {"all": "All", "repaired": "Repaired", "refused": "Refused", "failed": "Failed"}
 _WORDS = {
@@ -46,7 +46,7 @@ def write_page(title: str, page: str, content: Html) -> Html:
 <meta name="color-scheme" content="light dark">
 <title>{title} - dragoman inspector</title>
 <link rel="icon" href="/inspector/static/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/inspector/static/inspector.css">
+<link rel="stylesheet" href="/inspector/static/pages.css">
 <script type="module" src="/inspector/static/inspector.js"></script>
 </head>
 <body data-page="{page}">

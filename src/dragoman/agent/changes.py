@@ -12,8 +12,6 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.agent.approvals import ApprovalRequest
-from dragoman.characters import escape_lines, quote_value
-from dragoman.cli.screen import Screen, count, cut
 from dragoman.errors import DragomanError
 from dragoman.secrets import HumanSink
 from dragoman.types import Operand
@@ -22,9 +20,7 @@ LONGEST = 256 * 1024
 """Bytes of a file that is compared."""
 _MOST_LINES = 2000
 """Lines that differ in each of the two texts; a comparison of more takes too long."""
-_MOST_CHARS = 200
 _ARGUMENTS = {"write": {"path", "content"}, "edit": {"path", "old", "new", "replace_all"}}
-_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 class Change(Struct, frozen=True):
@@ -51,7 +47,8 @@ def find_change(request: ApprovalRequest, sink: HumanSink) -> Change | None:
     path = operand.value
     content = _read(operand)
     if content is None:
-        return Change(path, note="the file changed since the request was made, or cannot be shown as text")
+        why = "the file changed since the request was made, is on another machine, or cannot be shown as text"
+        return Change(path, note=why)
     after = _apply(request.tool, given, content)
     if after is None:
         return Change(path, note="the text to replace is not in the file, so nothing would change")
@@ -109,33 +106,16 @@ def _compare(path: str, old: str, new: str) -> Change:
         min(len(before), len(after)),
     )
     if max(len(before), len(after)) - same > _MOST_LINES:
-        sizes = f"{count(len(before), 'line')} become {count(len(after), 'line')}"
-        return Change(path, note=f"{sizes}: too many for a diff")
+        return Change(path, note=f"{_count(before)} become {_count(after)}: too many for a diff")
     # The first two lines are the names of the files.
     lines = [*difflib.unified_diff(before, after, lineterm="", n=3)][2:]
     return Change(path, tuple(lines) or ("@ only the line break at the end differs",))
 
 
+def _count(lines: list[str]) -> str:
+    return f"{len(lines)} line{'' if len(lines) == 1 else 's'}"
+
+
 def _lines(text: str) -> list[str]:
     lines = text.split("\n")
     return lines[:-1] if not lines[-1] else lines
-
-
-def draw_change(screen: Screen, change: Change, limit: int | None) -> bool:
-    """Print a diff of at most `limit` lines, and return whether some were left out."""
-    added = sum(line.startswith("+") for line in change.lines)
-    removed = sum(line.startswith("-") for line in change.lines)
-    counts = f"  +{added} -{removed}" if change.lines else ""
-    screen.line("  ", ("change of ", "yellow"), (quote_value(change.path), "bold"), (counts, "dim"))
-    if change.note:
-        screen.line("    ", (change.note, "dim"))
-    shown = change.lines[:limit] if limit is not None else change.lines
-    was_cut = len(shown) < len(change.lines)
-    for line in shown:
-        text = escape_lines(line) if limit is None else cut(escape_lines(line), _MOST_CHARS)
-        was_cut = was_cut or (limit is not None and len(line) > _MOST_CHARS)
-        # Every line is marked, so that none can look like another part of this output.
-        screen.rows("    | ", text, _STYLES.get(line[:1], ""))
-    if len(shown) < len(change.lines):
-        screen.line("    ", (f"… {count(len(change.lines) - len(shown), 'more line')} of the diff", "dim"))
-    return was_cut
