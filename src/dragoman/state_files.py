@@ -24,8 +24,11 @@ except ImportError:  # pragma: no cover - Windows, where one process at a time m
 T = TypeVar("T")
 
 
-def replace_file(path: Path, content: str | bytes, *, private: bool = True) -> None:
-    """Write a file atomically: a reader sees the old content or the new content, never a part."""
+def replace_file(path: Path, content: str | bytes, *, private: bool = True, sync: bool = True) -> None:
+    """Write a file atomically: a reader sees the old content or the new content, never a part.
+
+    Without `sync`, that holds if a process is killed, and not if the machine loses its power.
+    """
     path.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
     # A temporary file is private from the start.
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -33,7 +36,8 @@ def replace_file(path: Path, content: str | bytes, *, private: bool = True) -> N
         with open(descriptor, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         if not private:
             umask = os.umask(0)
             os.umask(umask)

@@ -17,7 +17,6 @@ from dragoman.agent.records import decode, encode, hide_noted, note_secrets
 from dragoman.journal import SqliteJournal
 from dragoman.secrets import HumanSink
 from dragoman.testing import ScriptedModel, call, calls
-from dragoman.types import Operand
 
 # None of them has a form that a rule knows.
 SECRETS = {"plain": "maple quartz lantern", "odd": 'say "friend" \\ enter\n& go', "umlaut": "größer als alles"}
@@ -30,7 +29,7 @@ async def look(place: str) -> str:
     return f"{place}: empty"
 
 
-@library.tool(requires_approval=True, operands=lambda arguments: [Operand("path", arguments["what"], "write")])
+@library.tool(requires_approval=True)
 async def burn(what: str) -> str:
     """Burn something."""
     return "ashes"

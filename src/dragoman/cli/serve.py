@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import sys
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -44,7 +46,12 @@ from dragoman.server.settings import (
     RouteSettings,
     as_list,
     read_settings,
+    share_of,
 )
+
+if TYPE_CHECKING:
+    from dragoman.server.shared import Sharing
+    from dragoman.server.workers import Worker
 
 app = typer.Typer(name="serve", add_completion=False, rich_markup_mode=None)
 KeyEnv = Annotated[
@@ -69,6 +76,7 @@ Examples:
   dragoman serve --config gateway.toml           routes, aliases, fallbacks (docs/guides/gateway.md)
   dragoman serve --config gateway.toml --check   check the file, and show where each model goes
   dragoman serve -m local --inspector            see every exchange in a browser (docs/guides/inspector.md)
+  dragoman serve --to http://gpu:8000 --workers 4  four processes (docs/guides/gateway-at-scale.md)
   dragoman serve keys add laptop                 make a key; from then on, every client needs one
 """
 
@@ -139,6 +147,7 @@ def serve(
         Path | None,
         typer.Option("--record", metavar="DIR", help="With --inspector: write exchanges there.", show_default=False),
     ] = None,
+    workers: Annotated[int, typer.Option("--workers", metavar="N", help="Processes that share the clients.")] = 1,
     check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the start message as one line of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only errors.")] = False,
@@ -156,8 +165,38 @@ def serve(
     install_log()
     if check:
         return asyncio.run(_check(settings, json=json))
-    make = _choose_application(inspector, record)
-    return run_loop(_serve(settings, config, make, json=json))
+    if workers != 1 and inspector:
+        raise ConfigError("--inspector shows the exchanges of one process", hint="leave out --workers, or --inspector")
+    sharing = _open_sharing(settings, workers)
+    if workers != 1:
+        return _serve_by_many(settings, config, workers, sharing, json=json)
+    return run_loop(_serve(settings, config, _choose_application(inspector, record), json=json, sharing=sharing))
+
+
+def _open_sharing(settings: GatewaySettings, workers: int) -> Sharing | None:
+    """Return what several processes share; None for one process, so that nothing of it is loaded."""
+    if workers == 1 and not settings.gateway.shared and not settings.gateway.shared_env:
+        return None
+    from dragoman.server.shared import open_sharing
+
+    return open_sharing(settings.gateway, os.environ)
+
+
+def _serve_by_many(
+    settings: GatewaySettings, config: Path | None, number: int, sharing: Sharing | None, *, json: bool
+) -> int:
+    """Serve with several processes. This process becomes their parent."""
+    from dragoman.server.workers import run_workers
+
+    own = settings.gateway
+    share_of(settings, 1, number)
+    secret = sharing.secret if sharing is not None else None
+    with open_socket(own.host, own.port) as listener:
+        worker = run_workers(number, listener, grace=own.grace, reloads=config is not None, secret=secret)
+        if isinstance(worker, int):
+            return worker
+        part = share_of(settings, worker.number, worker.of)
+        return run_loop(_serve(part, config, None, json=json, sharing=sharing, listener=listener, worker=worker))
 
 
 def run_loop(work: Coroutine[Any, Any, int]) -> int:
@@ -199,24 +238,44 @@ def _choose_application(inspector: bool, record: Path | None) -> MakeGateway | N
     return open_inspector(folder, lambda link: print(f"inspector: {link}", file=sys.stderr, flush=True))
 
 
-async def _serve(settings: GatewaySettings, config: Path | None, make: MakeGateway | None, *, json: bool) -> int:
+async def _serve(
+    settings: GatewaySettings,
+    config: Path | None,
+    make: MakeGateway | None,
+    *,
+    json: bool,
+    sharing: Sharing | None = None,
+    listener: socket.socket | None = None,
+    worker: Worker | None = None,
+) -> int:
+    """Serve until a signal; as a worker, on the socket of its parent and until the parent says so."""
     facts = shared_facts(os.environ)
+    store, secret = None, worker.secret if worker is not None else None
+    if sharing is not None:
+        facts, store, secret = sharing.share_facts(facts), sharing.store, secret or sharing.secret
     raise_file_limit()
-    access = open_access(settings.gateway, os.environ, load(environment=os.environ).prices())
-    gateway, transport = await open_gateway(settings, facts, access, make)
+    access = open_access(settings.gateway, os.environ, load(environment=os.environ).prices(), store)
+    gateway, transport = await open_gateway(settings, facts, access, make, secret)
     try:
-        listener = open_socket(settings.gateway.host, settings.gateway.port)
+        listener = listener or open_socket(settings.gateway.host, settings.gateway.port)
         server = GatewayServer(gateway, listener)
         tasks: set[asyncio.Task[str]] = set()
 
         def reload() -> None:
             assert config is not None
-            task = asyncio.ensure_future(reload_settings(gateway, config, transport, facts))
+            prepare = partial(share_of, number=worker.number, of=worker.of) if worker is not None else None
+            task = asyncio.ensure_future(reload_settings(gateway, config, transport, facts, prepare))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
-        handle_signals(server, reload if config is not None else None)
-        print_start(gateway, address_of(listener), json=json)
+        if worker is None:
+            handle_signals(server, reload if config is not None else None)
+        else:
+            worker.obey(server, reload if config is not None else None)
+        if worker is None or worker.is_first:
+            print_start(gateway, address_of(listener), json=json, workers=worker.of if worker is not None else 1)
+        if store is not None:
+            store.start()
         await server.run()
     finally:
         await transport.close()
@@ -226,7 +285,7 @@ async def _serve(settings: GatewaySettings, config: Path | None, make: MakeGatew
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-def print_start(gateway: Gateway, url: str, *, json: bool = False) -> None:
+def print_start(gateway: Gateway, url: str, *, json: bool = False, workers: int = 1) -> None:
     """Print where the gateway listens, where requests go, and how programs are told the address."""
     router = gateway.router
     names = [entry.name for entry in router.models()]
@@ -234,7 +293,13 @@ def print_start(gateway: Gateway, url: str, *, json: bool = False) -> None:
     link = gateway.open_pages(url)
     if json:
         endpoints = {name: describe_target(target) for name, target in router.targets.items()}
-        said = {"url": url, "models": names, "endpoints": endpoints, **({"inspector": link} if link else {})}
+        said: dict[str, Any] = {
+            "url": url,
+            "models": names,
+            "endpoints": endpoints,
+            **({"inspector": link} if link else {}),
+        }
+        said |= {"workers": workers} if workers > 1 else {}
         # One line, so that a program can read it while the gateway runs.
         print(msgspec.json.encode(said).decode(), flush=True)
         return
@@ -248,6 +313,8 @@ def print_start(gateway: Gateway, url: str, *, json: bool = False) -> None:
     screen.line(f"  models: {shown or 'any name'}")
     if gateway.access.needs_keys:
         screen.line("  clients need a key: dragoman serve keys list")
+    if workers > 1:
+        screen.line(f"  {workers} processes share the limits of keys; reports and metrics are those of one process")
     screen.line()
     clients = list_clients(url, model, "YOUR_KEY" if gateway.access.needs_keys else PLACEHOLDER_KEY)
     width = max(len(name) for name, _ in clients)
@@ -283,6 +350,7 @@ async def _check(settings: GatewaySettings, *, json: bool) -> int:
     problems = [f"{target.name}: no server answers at {target.settings.url}" for target in router.missing()]
     try:
         open_access(settings.gateway, os.environ)
+        _open_sharing(settings, 1)
     except DragomanError as error:
         problems.append(f"{error}; {error.next_step}")
     for name, target in router.targets.items():

@@ -14,7 +14,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from math import inf
 from types import TracebackType
 from typing import Self
@@ -97,6 +97,13 @@ class RateLimiter:
             now = self._clock()
             wait = inf if self._waiting else self._wait_for_room(tokens, now)
             return wait if wait > 0 else Slot(self, tokens, self._enter(tokens, now))
+
+    def restore(self, admitted: Iterable[tuple[float, int]], *, running: int) -> None:
+        """Continue with requests that were admitted elsewhere: their times by the clock, and their tokens, in order."""
+        with self._lock:
+            self._admitted.extend(_Entry(at, tokens) for at, tokens in admitted)
+            self._spent = sum(entry.tokens for entry in self._admitted)
+            self._running += running
 
     def hold(self, seconds: float) -> None:
         """Admit no request for this time, because the endpoint requested a pause."""

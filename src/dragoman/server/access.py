@@ -13,6 +13,7 @@ from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
 from dragoman.errors import ConfigError
@@ -24,6 +25,9 @@ from dragoman.server.keys import KEY_HEADERS, KEYS_FILE, ClientKey, KeyRing, dig
 from dragoman.server.quotas import EVERYTHING, USAGE_FILE, Permit, Quotas, estimate_tokens
 from dragoman.server.settings import ServerSettings, read_origin
 from dragoman.types import Failure
+
+if TYPE_CHECKING:
+    from dragoman.server.shared import SharedStore
 
 _SINGLE = frozenset({"host", "origin", "content-length", "content-encoding", "transfer-encoding", *KEY_HEADERS})
 """Two of these headers in one request can be read in two ways."""
@@ -49,15 +53,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def open_access(settings: ServerSettings, environment: Mapping[str, str], prices: Prices | None = None) -> Access:
-    """Read the keys. Raises a ConfigError if strangers could use the gateway, or if it needs keys and has none."""
+def open_access(
+    settings: ServerSettings,
+    environment: Mapping[str, str],
+    prices: Prices | None = None,
+    store: SharedStore | None = None,
+) -> Access:
+    """Read the keys. Raises a ConfigError if strangers could use the gateway, or if it needs keys and has none.
+
+    With a `store`, the limits of keys count for all processes that share it.
+    """
     path = find_keys_file(settings.keys, environment)
     if path is None:
         ring = KeyRing()
         quotas = Quotas(prices=prices)
     else:
         ring = KeyRing(path)
-        quotas = Quotas(path.with_name(USAGE_FILE), prices)
+        quotas = Quotas(path.with_name(USAGE_FILE), prices, store=store)
     option = f" --keys {settings.keys}" if isinstance(settings.keys, str) else ""
     command = f"`dragoman serve keys add NAME{option}` makes one"
     if not ring.keys and not is_loopback(settings.host):

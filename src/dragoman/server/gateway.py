@@ -134,11 +134,13 @@ class Gateway:
             return
         call.permit = permit
         try:
-            await self._dispatch(call)
-        except (BodyTooLarge, BodyTooSlow) as error:
-            await answer_failure(call, _codec_of(call.path), self._explain_body(error), _CLOSE)
-        except UnreadableBody as error:
-            await answer_failure(call, _codec_of(call.path), Failure("bad_request", str(error), error.status))
+            if permit.is_shared:
+                await self._dispatch_shared(call)
+            else:
+                await self._dispatch(call)
+        except (BodyTooLarge, BodyTooSlow, UnreadableBody) as error:
+            headers = None if isinstance(error, UnreadableBody) else _CLOSE
+            await answer_failure(call, _codec_of(call.path), self._explain_body(error), headers)
         except ClientDisconnected:
             return
         except DragomanError as error:
@@ -162,7 +164,9 @@ class Gateway:
         finally:
             permit.close()
 
-    def _explain_body(self, error: BodyTooLarge | BodyTooSlow) -> Failure:
+    def _explain_body(self, error: BodyTooLarge | BodyTooSlow | UnreadableBody) -> Failure:
+        if isinstance(error, UnreadableBody):
+            return Failure("bad_request", str(error), error.status)
         if isinstance(error, BodyTooSlow):
             return Failure("bad_request", "the request did not arrive in time", 408, "request_timeout")
         limit = self.router.settings.gateway.most_of_a_request
@@ -195,6 +199,14 @@ class Gateway:
         log.info("refused %s%s %s: %s", who, call.method, escape_message(call.path[:200]), said)
         headers = {"allow": ", ".join(METHODS)} if failure.status == 405 else None
         await answer_failure(call, _codec_of(call.path), failure, headers)
+
+    async def _dispatch_shared(self, call: HttpCall) -> None:
+        """Go on if the other processes agree that the client may send a request."""
+        failure = await call.permit.settle()
+        if failure is not None:
+            await self._refuse(call, failure)
+        else:
+            await self._dispatch(call)
 
     async def _dispatch(self, call: HttpCall) -> None:
         wire = TRANSLATED.get(call.path)
@@ -279,7 +291,10 @@ class Gateway:
             if not chosen.targets:
                 await call.answer_json(400 if missing["error"]["code"] else 404, missing)
                 return
-        if (failure := call.permit.reserve(request, chosen.candidates)) is not None:
+        failure = call.permit.reserve(request, chosen.candidates)
+        if failure is None and call.permit.is_shared:
+            failure = await call.permit.settle()
+        if failure is not None:
             await self._refuse(call, failure)
             return
         await self._serve(call, codec, request, chosen, data)

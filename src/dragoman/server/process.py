@@ -26,7 +26,7 @@ from dragoman.server.router import Router, find_servers
 from dragoman.server.settings import GatewaySettings, ServerSettings, read_settings
 
 log = logging.getLogger("dragoman.server")
-_SECONDS_TO_END = 2
+SECONDS_TO_END = 2
 """After the grace period, for the last words to clients that read them."""
 MakeGateway = Callable[[Router, Access | None], Gateway]
 """Makes the application of a gateway."""
@@ -91,8 +91,12 @@ async def open_gateway(
     facts: Facts | None = None,
     access: Access | None = None,
     make: MakeGateway | None = None,
+    secret: bytes | None = None,
 ) -> tuple[Gateway, HttpTransport]:
-    """Detect the servers, and return the application. The caller closes the transport. `make` makes the application."""
+    """Detect the servers, and return the application. The caller closes the transport. `make` makes the application.
+
+    Without `make`, `secret` is that of the boundaries of results, which several processes share.
+    """
     own = settings.gateway
     limits = Limits(
         body_bytes=own.most_of_a_reply,
@@ -103,7 +107,7 @@ async def open_gateway(
     try:
         servers = await find_servers(settings, transport)
         router = Router(settings, servers=servers, transport=transport, facts=facts)
-        return Gateway(router, access=access) if make is None else make(router, access), transport
+        return Gateway(router, secret=secret, access=access) if make is None else make(router, access), transport
     except BaseException:
         await transport.close()
         raise
@@ -164,7 +168,7 @@ class GatewayServer:
         limits = {"head_seconds": own.head_seconds, "body_seconds": own.body_seconds}
         most = count_connections(own.most_connections)
         config["http"] = partial(StrictProtocol, **limits, most=most, excess=gateway.refuse_excess)
-        config |= {"ws": "none", "proxy_headers": False, "timeout_graceful_shutdown": own.grace + _SECONDS_TO_END}
+        config |= {"ws": "none", "proxy_headers": False, "timeout_graceful_shutdown": own.grace + SECONDS_TO_END}
         self._gateway = gateway
         self._prepare = load
         self._grace = own.grace
@@ -245,10 +249,20 @@ def handle_signals(server: GatewayServer, reload: Callable[[], object] | None) -
         loop.add_signal_handler(signal.SIGHUP, reload or stop)
 
 
-async def reload_settings(gateway: Gateway, path: Path, transport: HttpTransport, facts: Facts | None = None) -> str:
-    """Read the settings file again. Return the error if it cannot be used; the old settings then stay."""
+async def reload_settings(
+    gateway: Gateway,
+    path: Path,
+    transport: HttpTransport,
+    facts: Facts | None = None,
+    prepare: Callable[[GatewaySettings], GatewaySettings] | None = None,
+) -> str:
+    """Read the settings file again. Return the error if it cannot be used; the old settings then stay.
+
+    `prepare` returns the part of the settings for this process.
+    """
     try:
         settings = read_settings(path)
+        settings = settings if prepare is None else prepare(settings)
         servers = await find_servers(settings, transport)
         gateway.use(Router(settings, servers=servers, transport=transport, facts=facts))
         gateway.access.use(settings.gateway)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -19,14 +21,18 @@ from dragoman.providers.prices import Prices
 from dragoman.providers.tokens import Estimate
 from dragoman.server.keys import ClientKey, KeyLimits
 from dragoman.server.settings import CHARACTERS_PER_TOKEN
-from dragoman.state_files import LARGEST_FILE, replace_file
+from dragoman.state_files import replace_file
 from dragoman.types import Failure, Request, Usage
+
+if TYPE_CHECKING:
+    from dragoman.server.shared import SharedStore
 
 log = logging.getLogger("dragoman.server")
 
 USAGE_FILE = "gateway-usage.json"
 _BYTES_OF_A_STREAMED_TOKEN = 64
 """A streamed token is in a frame of 30 to 300 bytes; the estimate errs on the side of more tokens."""
+_LARGEST_USAGE = 16 * 1024 * 1024
 _SECONDS_BETWEEN_WRITES = 5.0
 _A_SECOND = 1.0
 _WAIT_FOR_OTHERS = 2.0
@@ -48,6 +54,9 @@ class Spent(Struct):
     day: str = ""
     tokens: int = 0
     dollars: float = 0.0
+
+
+SomeSpent = TypeVar("SomeSpent", bound=Spent)
 
 
 class Amount(Struct):
@@ -90,12 +99,11 @@ class Account:
 class Quota:
     """The limits of one client, and what it has used of them."""
 
-    def __init__(self, limits: KeyLimits, account: Account, clock: Clock) -> None:
+    def __init__(self, limits: KeyLimits, account: Account, clock: Clock, limiter: RateLimiter | None = None) -> None:
         self.limits = limits
         self.account = account
         self._clock = clock
-        requests, tokens, concurrent = limits.requests_per_minute, limits.tokens_per_minute, limits.max_concurrent
-        self._limiter = RateLimiter(requests=requests, tokens=tokens, concurrent=concurrent)
+        self._limiter = limiter or open_limiter(limits)
 
     @property
     def has_budget(self) -> bool:
@@ -154,6 +162,12 @@ class Quota:
         self.account.spent.dollars += dollars
 
 
+def open_limiter(limits: KeyLimits, clock: Callable[[], float] = time.monotonic) -> RateLimiter:
+    """Return a limiter for the rates of a client."""
+    requests, tokens, concurrent = limits.requests_per_minute, limits.tokens_per_minute, limits.max_concurrent
+    return RateLimiter(requests=requests, tokens=tokens, concurrent=concurrent, clock=clock)
+
+
 def _refuse(message: str, wait: float) -> Failure:
     return Failure("rate_limited", message, 429, "rate_limit_exceeded", max(_A_SECOND, wait))
 
@@ -174,9 +188,16 @@ class Sent(Struct, frozen=True):
 class Permit:
     """The permission for one request. Without keys, all requests share one that allows everything."""
 
+    is_shared = False
+    """Whether other processes count too, so that each step has to be settled."""
+
     def __init__(self, name: str = "") -> None:
         self.name = name
         """The name of the client's key."""
+
+    async def settle(self) -> Failure | None:
+        """Ask the other processes about the last step, if the permit is shared, or say why it is refused."""
+        return None
 
     def reserve(self, request: Request, candidates: Candidates) -> Failure | None:
         """Reserve what a request may use at these endpoints, or return why the client must not send it."""
@@ -205,14 +226,24 @@ class LimitedPermit(Permit):
         self._reserved: Amount | None = None
 
     def reserve(self, request: Request, candidates: Candidates) -> Failure | None:
-        quota = self._quota
-        if not quota.has_budget:
+        if not self._quota.has_budget:
             return None
+        amounts = self.estimate(request, candidates)
+        if isinstance(amounts, Failure):
+            return amounts
+        failure = self._quota.reserve(*amounts)
+        if failure is None:
+            self._reserved = amounts[1]
+            self._quotas.changed()
+        return failure
+
+    def estimate(self, request: Request, candidates: Candidates) -> tuple[Amount, Amount] | Failure:
+        """Return what a request uses for its prompt, and at most for all, or why that is unknown."""
         prompt, whole = Amount(Estimate().count(request.messages, request.tools)), Amount()
         limit = request.options.get("max_tokens")
         answer = min(limit, _LONGEST_ANSWER) if isinstance(limit, int) and limit > 0 else _USUAL_ANSWER
         whole.tokens = prompt.tokens + answer
-        if quota.limits.dollars_per_day is not None:
+        if self._quota.limits.dollars_per_day is not None:
             for endpoint, model in candidates():
                 # An unknown price would make the budget endless without a word.
                 if (cost := self._quotas.prices.cost(endpoint, model, Usage(prompt.tokens))) is None:
@@ -222,11 +253,7 @@ class LimitedPermit(Permit):
                 # A fallback may answer, so the dearest endpoint counts.
                 full = self._quotas.prices.cost(endpoint, model, Usage(prompt.tokens, answer))
                 prompt.dollars, whole.dollars = max(prompt.dollars, cost), max(whole.dollars, full or 0.0)
-        failure = quota.reserve(prompt, whole)
-        if failure is None:
-            self._reserved = whole
-            self._quotas.changed()
-        return failure
+        return prompt, whole
 
     def refuse_unmeasured(self, path: str) -> Failure | None:
         if not self._quota.has_budget:
@@ -234,17 +261,21 @@ class LimitedPermit(Permit):
         return Failure("unauthorized", f"this key has a budget, and {path} reports no usage", 403, "not_measured")
 
     def charge(self, sent: Sent, report: Report, candidates: Candidates) -> None:
+        used = self.measure(sent, report, candidates)
+        self._slot.report(used.tokens)
+        if self._quota.has_budget and used.tokens:
+            self._quota.charge(used.tokens, used.dollars)
+            self._quotas.changed()
+
+    def measure(self, sent: Sent, report: Report, candidates: Candidates) -> Amount:
+        """Return what an exchange has used. Only a key with a budget in dollars needs these."""
         usage = report.usage
         if not usage.input_tokens + usage.output_tokens and sent.status < _FIRST_ERROR:
             # The client left before the endpoint counted, or the endpoint does not count.
             usage = Usage(sent.request // CHARACTERS_PER_TOKEN, sent.answer // _BYTES_OF_A_STREAMED_TOKEN)
         tokens = usage.input_tokens + usage.output_tokens
-        self._slot.report(tokens)
-        if self._quota.has_budget and tokens:
-            has_price = self._quota.limits.dollars_per_day is not None
-            dollars = self._quotas.find_cost(report.model, usage, candidates()) if has_price else 0.0
-            self._quota.charge(tokens, dollars)
-            self._quotas.changed()
+        has_price = self._quota.limits.dollars_per_day is not None and tokens
+        return Amount(tokens, self._quotas.find_cost(report.model, usage, candidates()) if has_price else 0.0)
 
     def close(self) -> None:
         self._slot.release()
@@ -256,12 +287,20 @@ class LimitedPermit(Permit):
 class Quotas:
     """The quotas of all clients. Daily budgets are kept in a file, so that a restart does not renew them."""
 
-    def __init__(self, path: Path | None = None, prices: Prices | None = None, clock: Clock | None = None) -> None:
-        self._path = path
+    def __init__(
+        self,
+        path: Path | None = None,
+        prices: Prices | None = None,
+        clock: Clock | None = None,
+        store: SharedStore | None = None,
+    ) -> None:
+        """With a `store`, several processes count together, and the file is not used."""
+        self._path = path if store is None else None
+        self._store = store
         self._prices = prices
         self._clock = clock or (lambda: datetime.now(UTC))
         self._quotas: dict[str, Quota] = {}
-        stored = _read_usage(path) if path is not None else {}
+        stored = _read_usage(self._path) if self._path is not None else {}
         self._accounts = {name: Account(spent) for name, spent in stored.items()}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -277,12 +316,13 @@ class Quotas:
         if key.limits == _NO_LIMITS:
             return Permit(key.name)
         quota = self._find(key)
+        if self._store is not None:
+            return self._store.admit(key.name, _account_of(key), quota, tokens, self)
         slot = quota.admit(tokens)
         return slot if isinstance(slot, Failure) else LimitedPermit(key.name, quota, slot, self)
 
     def _find(self, key: ClientKey) -> Quota:
-        # A key that was revoked and added again is another key.
-        account = f"{key.name} {key.digest[:16]}"
+        account = _account_of(key)
         quota = self._quotas.get(account)
         if quota is None or quota.limits != key.limits:
             kept = self._accounts.setdefault(account, Account())
@@ -320,7 +360,9 @@ class Quotas:
             log.error("the usage of the keys was not written: %s", error.strerror)
 
     def close(self) -> None:
-        """Write the file now, if something was used since the last time."""
+        """Write the file now, if something was used since the last time. Close the store."""
+        if self._store is not None:
+            self._store.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -330,13 +372,27 @@ class Quotas:
 _NO_LIMITS = KeyLimits()
 
 
-def _read_usage(path: Path) -> dict[str, Spent]:
+def _account_of(key: ClientKey) -> str:
+    # A key that was revoked and added again is another key.
+    return f"{key.name} {key.digest[:16]}"
+
+
+def read_usage(path: Path, kind: type[SomeSpent]) -> dict[str, SomeSpent]:
+    """Read the usage of all clients. A file that is damaged counts as an empty one. Raises OSError."""
     try:
         with path.open("rb") as file:
-            return msgspec.json.decode(file.read(LARGEST_FILE), type=dict[str, Spent])
+            return msgspec.json.decode(file.read(_LARGEST_USAGE), type=dict[str, kind])  # type: ignore[valid-type]
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.MsgspecError) as error:
+    except msgspec.MsgspecError as error:
+        log.error("the usage of the keys is unknown, and begins at zero: %s", error)
+        return {}
+
+
+def _read_usage(path: Path) -> dict[str, Spent]:
+    try:
+        return read_usage(path, Spent)
+    except OSError as error:
         log.error("the usage of the keys is unknown, and begins at zero: %s", error)
         return {}
 

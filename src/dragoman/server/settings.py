@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dragoman.errors import ConfigError, nearest
 from dragoman.types import ToolModeName, TrustName
@@ -24,6 +25,9 @@ _is_origin = re.compile(
 ).fullmatch
 SLOTS = ("background", "thinking", "long_context", "images")
 """The slots of a route: endpoints for requests of one kind."""
+
+
+ENDPOINT_LIMITS = ("requests_per_minute", "tokens_per_minute", "max_concurrent")
 
 
 class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,6 +61,10 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Connections of clients at the same time, and connections to endpoints; fewer if the process may have fewer."""
     most_of_a_reply: int = 32 * 1024 * 1024
     """The largest body of an answer of an endpoint, in bytes, after decompression."""
+    shared: str = ""
+    """The address of a Postgres database, by which gateways share limits of keys, usage and facts."""
+    shared_env: str = ""
+    """The environment variable with that address."""
 
 
 class EndpointSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -182,7 +190,7 @@ def _check_endpoint(row: EndpointSettings, where: str) -> None:
         guess = nearest(row.wire, wires.names())
         hint = f"did you mean {guess!r}?" if guess else f"the wires are {', '.join(wires.names())}"
         raise ConfigError(f"{where} has the unknown wire {row.wire!r}", hint=hint)
-    for limit in ("context_window", "requests_per_minute", "tokens_per_minute", "max_concurrent"):
+    for limit in ("context_window", *ENDPOINT_LIMITS):
         value = getattr(row, limit)
         if value is not None and value < 1:
             raise ConfigError(f"{where} has {limit} = {value}", hint="leave it out for no limit")
@@ -219,6 +227,8 @@ def _check_server(row: ServerSettings, shown: str) -> None:
         read_origin(origin)
     if not 0 <= row.port <= 65535:
         raise ConfigError(f"{shown}: {row.port} is not a port", hint="choose one up to 65535")
+    if row.shared and row.shared_env:
+        raise ConfigError(f"{shown}: shared and shared_env exclude each other", hint="leave out one of them")
     for name, least in _LEAST.items():
         value = getattr(row, name)
         if not value >= least:
@@ -242,3 +252,28 @@ def named_endpoints(route: RouteSettings) -> list[str]:
     """Return the names of all endpoints of a route, each once."""
     slots = [name for slot in SLOTS for name in as_list(getattr(route, slot))]
     return list(dict.fromkeys([*as_list(route.to), *slots, *as_list(route.fallback)]))
+
+
+def share_of(settings: GatewaySettings, number: int, of: int) -> GatewaySettings:
+    """Return the settings for one of several workers: its part of the limits of each endpoint.
+
+    Raises a ConfigError if a limit is too small to be divided.
+    """
+    if of <= 1:
+        return settings
+    return replace(
+        settings, endpoints={name: _part_of(name, row, number, of) for name, row in settings.endpoints.items()}
+    )
+
+
+def _part_of(name: str, row: EndpointSettings, number: int, of: int) -> EndpointSettings:
+    parts = {}
+    for limit in ENDPOINT_LIMITS:
+        value = getattr(row, limit)
+        if value is None:
+            continue
+        if value < of:
+            said = f"the endpoint {name!r} has {limit} = {value}, and there are {of} workers"
+            raise ConfigError(said, hint="start fewer workers: each of them needs a part of the limit")
+        parts[limit] = value // of + (number <= value % of)
+    return replace(row, **parts)
