@@ -75,8 +75,8 @@ def count_parameters(function: Any) -> int:
 
 def test_no_public_callable_has_too_many_parameters() -> None:
     counted = {name: count_parameters(value) for name, value in public_callables()}
-    assert counted.pop("Agent") <= 22
-    assert counted.pop("Agent.__init__") <= 22
+    assert counted.pop("Agent") <= 24
+    assert counted.pop("Agent.__init__") <= 24
     assert len(counted) > 300
     assert {name: number for name, number in counted.items() if number > 15} == {}
 

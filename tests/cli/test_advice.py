@@ -324,7 +324,9 @@ def test_every_help_fits_the_terminal_and_loses_no_word(monkeypatch: pytest.Monk
         monkeypatch.setenv("COLUMNS", str(width))
         for name, command in _pages():
             page = command.get_help(command.context_class(command, info_name=name, max_content_width=100))
-            assert max(map(len, page.splitlines())) <= width, (name, width)
+            # A path is not divided, so that it can be copied.
+            wide = [line for line in page.splitlines() if len(line) > width and " " in line.strip()]
+            assert wide == [], (name, width)
             # A row may end behind a bar or a hyphen.
             read = "".join(page.split())
             assert words.setdefault(name, [read]) == [read], (name, width)

@@ -29,6 +29,9 @@ atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))
 sys.exit(main())
 """
 
+TYPES = {"dragoman.types", "dragoman.media", "dragoman.file_content"}
+"""The types, and what they check the bytes of an image with."""
+
 
 def modules_after(*arguments: str, code: int = 0) -> set[str]:
     command = [sys.executable, "-c", LIST_MODULES, *arguments]
@@ -62,7 +65,7 @@ def test_the_option_mode_takes_the_modes_of_the_policy() -> None:
 def test_no_command_is_loaded_for_the_version_and_the_help(arguments: list[str]) -> None:
     loaded = modules_after(*arguments)
     rooms = {".".join(name.split(".")[:2]) for name in loaded if name.startswith("dragoman.")}
-    assert rooms <= {"dragoman.__main__", "dragoman.cli", "dragoman.errors", "dragoman.types"}
+    assert rooms <= {"dragoman.__main__", "dragoman.cli", "dragoman.errors", *TYPES}
     own = {name for name in loaded if name.startswith("dragoman.cli.")}
     assert own == {"dragoman.cli.app", "dragoman.cli.parameters"}
     assert loaded & {"asyncio", "pydantic", "rich"} == set()

@@ -83,16 +83,6 @@ def test_a_login_with_consent_gives_a_token_that_only_its_owner_can_read(world: 
     assert token not in caplog.text and world.refresh not in caplog.text
 
 
-def test_without_consent_nothing_is_sent_to_the_authorization_server(world: World, tmp_path: Path) -> None:
-    with enter(world, tmp_path, User(agrees=False)) as box:
-        assert box.problems == ["web: cannot be used: its login was not confirmed; `dragoman mcp login web` asks again"]
-    with enter(world, tmp_path) as box:
-        assert box.problems == ["web: cannot be used: it needs a login; log in with `dragoman mcp login web`"]
-        assert box.tools == []
-    assert (world.log, world.tokens_seen) == ([], [])
-    assert not (tmp_path / "deep" / "tokens.json").exists()
-
-
 def test_a_token_is_refreshed_before_it_ends_and_after_the_server_rejects_it(world: World, tmp_path: Path) -> None:
     world.seconds = 30
     with enter(world, tmp_path, User()) as box:

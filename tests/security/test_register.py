@@ -26,7 +26,7 @@ def functions_in(paths: list[Path]) -> dict[str, bool]:
 
 
 OURS = functions_in(sorted(HERE.glob("test_threats_*.py")))
-THREATS = range(1, 27)
+THREATS = range(1, 28)
 ROWS = {int(number): row for number, row in _row.findall(PAGE)}
 
 

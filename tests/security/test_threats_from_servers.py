@@ -1,4 +1,5 @@
-"""Threats 15 and 18: servers of MCP that look around, change their minds, take names, or write to the model."""
+"""Threats 15, 18 and 27: servers of MCP that look around, change their minds, take names, write to the model, or want
+a login."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.mcp.oauth_world import World, serving
 from tests.security.attacks import play
 
 import dragoman
-from dragoman.mcp import Limits, StdioServer, Toolbox, approve_pin, connect
+from dragoman.mcp import BrowserLogin, HttpServer, Limits, StdioServer, Toolbox, approve_pin, connect
 from dragoman.testing import call
 
 SERVER = Path(__file__).with_name("hostile_server.py")
@@ -230,3 +232,17 @@ def test_threat_18_a_bad_schema_costs_its_own_tool_at_most(kind: str, den: Den) 
     script = [call("mcp__den__bad", a=text), call("mcp__den__weather"), "done"]
     scene = play(script, *box.tools, allow=["mcp:den/*"])
     assert scene.told[1] == "done"
+
+
+def test_threat_27_without_consent_nothing_is_sent_to_an_authorization_server(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.json"
+    asks = "asks again"
+    with serving(World()) as world:
+        for login, expected in ((BrowserLogin(lambda _: False), asks), (None, "log in with `dragoman mcp login web`")):
+            with connect(
+                [HttpServer("web", world.url)], pins=tmp_path / "pins.json", tokens=tokens, login=login
+            ) as box:
+                (problem,) = box.problems
+                assert expected in problem and box.tools == []
+        assert (world.log, world.tokens_seen) == ([], [])
+    assert not tokens.exists()

@@ -20,6 +20,7 @@ FORBIDDEN = {
     "network": "true",
     "tools": '["evil.py"]',
     "proxy": '"http://evil.example:3128"',
+    "engine": '"postgres://evil.example/runs"',
     "journal.enabled": "false",
     "journal.path": '"evil.db"',
     "audit.enabled": "false",
