@@ -311,7 +311,7 @@ def check_round_trip(conversation: list[Message], format: str, tools: Any) -> No
 
 @each_row("format", NAMES)
 def test_every_call_and_result_is_kept_whatever_bytes_a_result_holds(format: str) -> None:
-    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
     @given(conversations(), st.sampled_from([TOOLS, None]))
     def law(conversation: list[Message], tools: Any) -> None:
         check_round_trip(conversation, format, tools)

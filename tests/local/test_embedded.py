@@ -78,7 +78,7 @@ def test_a_plain_reply_is_possible(engine: Engine) -> None:
 
 
 def test_it_says_the_same_again(engine: Engine) -> None:
-    first, second = (dragoman.ask("local", "What is 17 * 23?", tools=TOOLS, max_tokens=60) for _ in range(2))
+    first, second = (dragoman.ask("local", "What is 17 * 23?", tools=TOOLS, max_tokens=20) for _ in range(2))
     assert first.message == second.message
 
 

@@ -10,7 +10,7 @@ from dragoman.local import Engine
 from dragoman.server.router import Router
 from dragoman.server.settings import parse_settings
 
-# How each client asks for a call of one tool. Ollama has no such field.
+# How each client asks for a call of one tool. Ollama has no such field, so it gets a short answer.
 FORCED: dict[str, dict[str, Any]] = {
     "openai_chat": {"tool_choice": {"type": "function", "function": {"name": "weather"}}},
     "openai_responses": {"tool_choice": {"type": "function", "name": "weather"}},
@@ -18,7 +18,7 @@ FORCED: dict[str, dict[str, Any]] = {
     "gemini": {
         "tool_config": {"function_calling_config": {"mode": "ANY", "allowed_function_names": ["weather"]}},
     },
-    "ollama": {},
+    "ollama": {"options": {"num_predict": 32}},
 }
 
 
@@ -30,7 +30,7 @@ def test_every_client_gets_a_call_or_an_answer_of_the_embedded_model(engine: Eng
             for stream in (False, True):
                 heard = ask(gateway.url, stream, **FORCED[name])
                 made = [call for call, arguments in heard.calls if isinstance(arguments.get("city"), str)]
-                if FORCED[name] and made != ["weather"]:
+                if name != "ollama" and made != ["weather"]:
                     wrong.append(f"{name}: {heard}")
                 if not heard.calls and not heard.text:
                     wrong.append(f"{name}: nothing")

@@ -82,6 +82,7 @@ def test_a_failure_leaves_no_example_behind_for_the_next_run(project: pytest.Pyt
         assert not (project.path / ".hypothesis" / "examples").exists()
 
 
+@pytest.mark.full
 def test_a_random_run_is_repeated_from_its_seed(project: pytest.Pytester) -> None:
     random, header = "--hypothesis-profile=random", "examples: random, from the seed {0}; *SEED={0}*"
     first = run(project, random, "--hypothesis-seed=123", header=header.format(123))
