@@ -83,9 +83,9 @@ def test_what_an_agent_cannot_use_is_refused_before_a_run() -> None:
             with pytest.raises(ConfigError, match=why):
                 make(**given)
                 pytest.fail(f"{name} takes {given}")
-    for why, given in (("validate", {"validate": "x"}), ("on_event", {"on_event": []})):
-        with pytest.raises(ConfigError, match=f"{why} is a function"):
-            agent.run("go", **given)
+    for name in ("validate", "on_event"):
+        with pytest.raises(ConfigError, match=f"{name} is a function"):
+            agent.run("go", **{name: []})
     for options in ({"temperature": 1}, {"openai_chat": {"logprobs": True}}, {"of_an_extension": {"field": 1}}):
         assert agent.run("go", options=options).text == "done"
 

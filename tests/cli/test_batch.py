@@ -208,19 +208,22 @@ def test_misuse_of_a_batch_is_told(desk: Desk, dragoman: Command, monkeypatch: p
     desk.write("other.txt", "not a result\n")
     rows: list[tuple[str, list[str], str]] = [
         ("", [], "tasks.jsonl has no tasks"),
-        ('{"tsk": 1}\n', [], "line 1 has no text `task`"),
+        ('{"prompt": 1}\n', [], "line 1 has no text `task`"),
+        ('{"tsk": 1}\n', [], "line 1: there is no key 'tsk'; did you mean 'task'?"),
+        ('{"task": "a", "ID": 7}\n', [], "line 1: there is no key 'ID'; did you mean 'id'?"),
         ("one\n", [], "line 1 is not JSON"),
         ('"a"\n\n{"task": " "}\n', [], "line 3 has no text `task`"),
         ('{"id": 1, "task": "a"}\n{"id": "1", "task": "b"}\n', [], "line 2: the id '1' occurs twice"),
         ('{"id": [], "task": "a"}\n', [], "`id` is neither a text nor a number"),
         (good, ["--session", "s"], "a batch takes no --session"),
         (good, ["--resume"], "a batch takes no --resume"),
+        (good, ["--attach", "tasks.jsonl"], "a batch takes no --attach"),
         (good, ["--rate", "fast"], "--rate 'fast' is not a number and a period"),
         (good, ["--rate", "0/m"], "--rate '0/m'"),
         (good, ["--workers", "0"], "--workers"),
         (good, ["--output", "other.txt"], "line 1 is not a result of a batch"),
         (good, ["--output", "."], "cannot write"),
-        (good, ["--agent", "clerk"], "no engine is given"),
+        (good, ["--agent", "clerk", "--deny", "bash"], "--agent takes no --model, --deny, --base-url"),
         (good, ["--engine", "me:secret@db"], "--engine is not the address of a database"),
     ]
     for content, words, message in rows:
@@ -228,4 +231,5 @@ def test_misuse_of_a_batch_is_told(desk: Desk, dragoman: Command, monkeypatch: p
         done = dragoman("batch", "tasks.jsonl", "-m", "custom:m", "--base-url", "http://127.0.0.1:9/v1", *words)
         assert (done.code, message in done.err) == (2, True), (content, words, done.err)
         assert "secret" not in done.err
+    assert "no engine is given" in dragoman("batch", "tasks.jsonl", "--agent", "clerk").err
     assert (desk.folder / "other.txt").read_text(encoding="utf-8") == "not a result\n"

@@ -216,3 +216,11 @@ def test_a_server_that_did_not_answer_is_looked_for_again(monkeypatch: pytest.Mo
 
     monkeypatch.setattr("dragoman.server.router.adetect", detect)
     asyncio.run(check())
+
+
+def test_the_hint_for_an_unknown_setting_is_about_that_setting() -> None:
+    """A second mistake, in a table that is read later, has a hint of its own."""
+    text = '[endpoints.a]\nurl = "http://127.0.0.1:9/v1"\nky_env = "X"\n[routes.b]\nendpoint = "a"\n'
+    with pytest.raises(ConfigError, match="unknown field `ky_env`") as caught:
+        parse_settings(text)
+    assert "key_env" in caught.value.next_step, caught.value.next_step

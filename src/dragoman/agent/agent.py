@@ -16,7 +16,7 @@ from dragoman.agent.config import RunConfig
 from dragoman.agent.context import ContextSettings
 from dragoman.agent.driver import ClientPool, Driver, Listener, RunServices
 from dragoman.agent.events import RunEvent, RunStarted
-from dragoman.agent.handle import Run, Task, begin_conversation, find_attached, read_task
+from dragoman.agent.handle import Run, Task, begin_conversation, check_given, find_attached, read_task
 from dragoman.agent.hooks import Hooks
 from dragoman.agent.journal import RunJournal
 from dragoman.agent.machine import Machine
@@ -26,7 +26,7 @@ from dragoman.agent.replies import answer_tool
 from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
 from dragoman.agent.resume import Restored, last_messages, read_sources, read_start, restore
 from dragoman.agent.safety import SafetyServices
-from dragoman.agent.settings import Connection, Safety, check_given, choose, require_kind
+from dragoman.agent.settings import Connection, Safety, choose, require_kind
 from dragoman.agent.sources import ToolSources
 from dragoman.agent.submission import RunEngine, SubmittedRun, as_engine, check_portable
 from dragoman.client import portal
@@ -159,7 +159,7 @@ class Agent(Generic[DepsT]):
         self._needs_nonce = self.safety.nonce or get_profile(self.safety.trust).needs_nonce
         self._safety = SafetyServices(self.safety, self.rules.mode, key, self.connection)
         self.name = name
-        self.engine = as_engine(engine, journal)
+        self.engine = None if engine is None else as_engine(engine, journal)
         self._given_journal = journal if self.engine is None else self.engine.journal
         self._journal: Journal | None = None
         self._chosen_mode: ToolMode | None = None

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, get_args
 from dragoman.agent.events import RunEvent
 from dragoman.agent.result import AnswerT, RunResult, check_result
 from dragoman.client import portal
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, did_you_mean
 from dragoman.events import TextDelta
 from dragoman.extraction.responses import read_messages
-from dragoman.types import File, Image, Message, Part, Role, Text, Tool
+from dragoman.types import File, Image, Message, Part, RequestOptions, Role, Text, Tool
 
 if TYPE_CHECKING:
     from dragoman.agent.driver import Driver, Listener
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The task of a run in any of its forms, and the initial conversation.
+# What a run is given: its task in any of its forms, options and functions; and the initial conversation.
 
 Task = str | Message | Mapping[str, Any] | Iterable[Message | Mapping[str, Any] | str | Text | Image | File]
 """A text, a message, messages or dicts in the form of the chat wires, or texts, images and files."""
@@ -68,6 +68,23 @@ def find_attached(messages: list[Message]) -> list[Message]:
     said = [number for number, message in enumerate(messages) if message.role == "assistant"]
     new = messages[said[-1] + 1 :] if said else messages
     return [message for message in new if any(isinstance(part, Image | File) for part in message.parts)]
+
+
+def check_given(options: Mapping[str, Any], **functions: Any) -> None:
+    """Raise ConfigError for an option that no wire has, and for a function that cannot be called.
+
+    A misspelled option would be left out of every request. A table under another name may belong to a wire that is
+    installed as an extension.
+    """
+    for name, value in options.items():
+        if name not in RequestOptions.__annotations__ and not isinstance(value, Mapping):
+            raise ConfigError(
+                f"there is no option {name!r}{did_you_mean(name, RequestOptions.__annotations__)}",
+                hint='put a field of one wire under its name: options={"openai_chat": {"logprobs": True}}',
+            )
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise ConfigError(f"{name} is a function, not {function!r}"[:200], hint=f"write {name}=your_function")
 
 
 def begin_conversation(system: str | None, before: Iterable[Message], task: Iterable[Message]) -> list[Message]:

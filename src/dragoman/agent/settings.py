@@ -13,12 +13,11 @@ from dragoman.agent.watch import WatchSettings
 from dragoman.client.rate_limit import RateLimiter
 from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts, Transport
-from dragoman.errors import ConfigError, did_you_mean
+from dragoman.errors import ConfigError
 from dragoman.extraction.trust import Profile
 from dragoman.policy import Policy, Rule, Rules
 from dragoman.providers import Facts, Registry
 from dragoman.providers.prices import Prices
-from dragoman.types import RequestOptions
 
 T = TypeVar("T")
 DAY = 86_400.0
@@ -103,20 +102,3 @@ def choose(value: Any, known: tuple[str, ...], name: str) -> Any:
     if value not in known:
         raise ConfigError(f"{name} is {value!r}", hint=f"use one of {', '.join(known)}")
     return value
-
-
-def check_given(options: Mapping[str, Any], **functions: Any) -> None:
-    """Raise ConfigError for an option that no wire has, and for a function that cannot be called.
-
-    A misspelled option would be left out of every request. A table under another name may belong to a wire that is
-    installed as an extension.
-    """
-    for name, value in options.items():
-        if name not in RequestOptions.__annotations__ and not isinstance(value, Mapping):
-            raise ConfigError(
-                f"there is no option {name!r}{did_you_mean(name, RequestOptions.__annotations__)}",
-                hint='put a field of one wire under its name: options={"openai_chat": {"logprobs": True}}',
-            )
-    for name, function in functions.items():
-        if function is not None and not callable(function):
-            raise ConfigError(f"{name} is a function, not {function!r}"[:200], hint=f"write {name}=your_function")

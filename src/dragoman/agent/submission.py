@@ -46,10 +46,8 @@ class RunEngine(Protocol):
     async def cancel(self, run_id: str, reason: str = "") -> None: ...
 
 
-def as_engine(given: RunEngine | str | None, journal: Any) -> RunEngine | None:
+def as_engine(given: RunEngine | str, journal: Any) -> RunEngine:
     """Return the engine of an agent: an engine, or the address of a database."""
-    if given is None:
-        return None
     if journal is not None:
         raise ConfigError("an engine has a journal of its own", hint="leave out journal=")
     if isinstance(given, str):

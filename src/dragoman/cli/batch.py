@@ -76,7 +76,9 @@ Exit codes:
 """
 
 app = typer.Typer(name="batch", add_completion=False, rich_markup_mode=None)
-_UNFIT = ("session", "resume", "no_journal", "thinking")
+_UNFIT = ("session", "resume", "no_journal", "thinking", "attach")
+_OF_THE_COMMAND = ("quiet", "as_json", "verbose")
+"""Options that count also where the workers of another program execute the tasks."""
 
 
 @app.command("batch", help=HELP)
@@ -118,8 +120,13 @@ def batch(
     unfit = next((name for name in _UNFIT if getattr(options, name)), None)
     if unfit is not None:
         raise ConfigError(f"a batch takes no --{unfit.replace('_', '-')}", hint="start a batch again to resume it")
-    if agent is not None and engine is None:
-        engine = find_engine(None)
+    if agent is not None:
+        # The workers have an agent of their own, and a rule of this command would protect nothing.
+        fields = [name for name in RunOptions.__struct_fields__ if name not in _OF_THE_COMMAND]
+        if given := [name for name in fields if getattr(options, name) != getattr(RunOptions(), name)]:
+            shown = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise ConfigError(f"--agent takes no {shown}", hint="the agent of the workers has its own settings")
+        engine = engine or find_engine(None)
     path = _results_path(tasks, output)
     found = read_tasks(read_bytes(tasks), tasks, name_batch(path))
     settings: dict[str, Any] = {"concurrency": workers, "rate": read_rate(rate)}

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from dragoman.agent.records import Ended, decode
 from dragoman.agent.result import CATEGORIES, add_cost
 from dragoman.engine.engine import Engine, RunStatus
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, nearest
 from dragoman.journal.journal import Journal, UnknownRun
 
 try:
@@ -30,6 +30,7 @@ except ImportError:
 # --------------------------------------------------------------------------------------------------------------------
 # Tasks.
 
+_KEYS = ("id", "task")
 _EXAMPLE = 'write one JSON value per line: {"id": "a", "task": "What is ...?"}, or only "What is ...?"'
 
 
@@ -61,6 +62,7 @@ def read_tasks(content: bytes, shown: str, batch: str) -> list[BatchTask]:
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise ConfigError(f"{place} is not JSON: {error}", hint=_EXAMPLE) from None
         fields = read if isinstance(read, dict) else {"task": read}
+        _refuse_misspelled(fields, place)
         task, key = fields.get("task"), fields.get("id", str(number))
         if not isinstance(task, str) or not task.strip():
             raise ConfigError(f"{place} has no text `task`", hint=_EXAMPLE)
@@ -73,6 +75,14 @@ def read_tasks(content: bytes, shown: str, batch: str) -> list[BatchTask]:
     if not tasks:
         raise ConfigError(f"{shown} has no tasks", hint=_EXAMPLE)
     return list(tasks.values())
+
+
+def _refuse_misspelled(fields: Mapping[str, Any], place: str) -> None:
+    """Raise ConfigError for a key that resembles a known one, which is missing. Others are columns of the user."""
+    for wrong in fields:
+        guess = nearest(wrong.lower(), _KEYS) if wrong not in _KEYS else None
+        if guess is not None and guess not in fields:
+            raise ConfigError(f"{place}: there is no key {wrong!r}; did you mean {guess!r}?"[:200], hint=_EXAMPLE)
 
 
 def name_batch(results: Path) -> str:

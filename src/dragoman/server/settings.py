@@ -142,13 +142,13 @@ def parse_settings(text: str, shown: str = "the settings") -> GatewaySettings:
     try:
         settings = msgspec.convert(tables, GatewaySettings)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{shown}: {error}", hint=_find_hint(tables)) from None
+        raise ConfigError(f"{shown}: {error}", hint=_find_hint(tables, str(error))) from None
     _check(settings, shown)
     return settings
 
 
-def _find_hint(tables: Mapping[str, Any]) -> str:
-    """Return the known name that is nearest to an unknown one."""
+def _find_hint(tables: Mapping[str, Any], said: str) -> str:
+    """Return the known name that is nearest to the unknown one of an error."""
     rows = [
         ("gateway", tables.get("gateway"), ServerSettings),
         *(("routes", row, RouteSettings) for row in _rows(tables.get("routes"))),
@@ -158,7 +158,7 @@ def _find_hint(tables: Mapping[str, Any]) -> str:
     for where, row, kind in rows:
         known = kind.__struct_fields__
         for name in row if isinstance(row, Mapping) else ():
-            if name not in known:
+            if name not in known and f"`{name}`" in said:
                 guess = nearest(str(name), known)
                 return f"did you mean {guess!r}?" if guess else f"the names in {where} are {', '.join(known)}"
     return "see docs/guides/gateway.md"
