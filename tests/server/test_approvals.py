@@ -31,8 +31,11 @@ from dragoman.agent.records import encode
 from dragoman.engine import PostgresEngine
 from dragoman.errors import ConfigError
 from dragoman.journal import Entry, Journal, SqliteJournal, open_journal
+from dragoman.journal.audit import AuditLog
 from dragoman.journal.verification import read_records, verify
-from dragoman.server.approvals.app import open_access
+from dragoman.secrets import HumanSink
+from dragoman.server.approvals.app import ApprovalServer, open_access
+from dragoman.server.approvals.desk import ApprovalDesk
 from dragoman.server.keys import add_key, revoke_key
 from dragoman.server.settings import ServerSettings
 from dragoman.testing import ScriptedModel
@@ -343,8 +346,58 @@ def test_another_origin_another_name_and_a_stranger_get_nothing(tmp_path: Path) 
                 f"/requests/{request['id']}", "POST", body, {**bare, "origin": f"http://{client.host}"}
             )[0]
             assert status == 400, body
+
+
+def test_elsewhere_everybody_needs_a_key_and_a_proxy_may_add_tls(tmp_path: Path) -> None:
+    journal, keys = tmp_path / "runs.db", tmp_path / "people.json"
+    park(journal, tmp_path, note="milk")
+    settings = ServerSettings(host="0.0.0.0", hosts=["approvals.example"])
     with pytest.raises(ConfigError, match="nobody has a key"):
-        open_access(ServerSettings(host="0.0.0.0"), tmp_path / "people.json")
+        open_access(settings, keys)
+    key = add_key(keys, "anna")
+
+    async def ask(
+        app: ApprovalServer, path: str, method: str = "GET", body: bytes = b"", **headers: str
+    ) -> tuple[int, bytes, dict[bytes, bytes]]:
+        sent: list[Any] = []
+        pairs = {"host": "approvals.example", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        place, _, query = path.partition("?")
+        scope = {"type": "http", "method": method, "path": place, "query_string": query.encode()}
+        scope["headers"] = [(name.encode(), value.encode()) for name, value in pairs.items()]
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await app(scope, receive, send)
+        return sent[0]["status"], sent[1]["body"], dict(sent[0]["headers"])
+
+    async def work() -> None:
+        links: list[str] = []
+        sink = HumanSink()
+        desk = ApprovalDesk(SqliteJournal(str(journal)), AuditLog(tmp_path / "audit.jsonl"), sink)
+        app = ApprovalServer(desk, settings, open_access(settings, keys), owner="root", announce=links.append)
+        # There is no link, and none is announced: whoever reads the log must not become the owner.
+        assert app.open_pages("http://0.0.0.0:1") == ""
+        token = app.sessions.link.rpartition("=")[2]
+        assert [(await ask(app, path))[0] for path in ("/", "/rows", f"/open?token={token}")] == [401, 401, 403]
+        assert links == []
+        # The page of a proxy with TLS, and of none.
+        for origin, secure in (("https://approvals.example", True), ("http://approvals.example", False)):
+            status, _, headers = await ask(app, "/login", "POST", urlencode({"key": key}).encode(), origin=origin)
+            assert status == 303 and (b"Secure" in headers[b"set-cookie"]) is secure
+            cookie = headers[b"set-cookie"].partition(b";")[0].decode()
+            status, page, headers = await ask(app, "/", cookie=cookie)
+            assert status == 200 and b"milk" in page and b"as <strong>anna" in page
+            assert b"script-src approvals.example/static/;" in headers[b"content-security-policy"]
+        for host, origin in (("attacker.example", ""), ("approvals.example", "https://attacker.example")):
+            given = {"origin": origin} if origin else {}
+            assert (await ask(app, "/", cookie=cookie, host=host, **given))[0] == 403, (host, origin)
+        desk.close()
+
+    asyncio.run(work())
 
 
 def test_a_request_that_the_run_made_anew_is_not_answered_by_the_old_page(tmp_path: Path) -> None:
@@ -405,9 +458,9 @@ def test_a_run_of_workers_goes_on_after_the_answer(postgres: PostgresServer, tmp
                 value = {"digest": request["digest"], "choice": "approve"}
                 status, said = await asyncio.to_thread(client.api, f"/{request['id']}", "anna", value)
                 assert status == 200 and said["request"]["answered"]["by"] == "anna"
-                while (status := await engine.wait(run_id)).state == "waiting":
+                while (found := await engine.wait(run_id)).state == "waiting":
                     await asyncio.sleep(0.05)
-                assert status.state == "ended", status
+                assert found.state == "ended", found
                 status, said = await asyncio.to_thread(client.api, f"/{request['id']}", "anna", value)
                 assert status == 409 and "anna has already approved it" in said["error"]["message"]
         finally:

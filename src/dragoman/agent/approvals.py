@@ -57,6 +57,11 @@ class Approval(Struct, frozen=True):
     at: float | None = None
     """When the answer was given, in seconds since 1970."""
 
+    @property
+    def verdict(self) -> str:
+        """What the answer is: `approved`, `denied`, or `answered` in place of the tool."""
+        return "answered" if self.result is not None else ("approved" if self.approved else "denied")
+
 
 class ApprovalRequest(Struct, frozen=True):
     """A request to approve a call. An answer is valid for exactly this call, once, until `expires`."""
@@ -314,16 +319,14 @@ async def answer_request(
     """
     now = time.time() if now is None else now
     pending = await find_request(journal, request_id)
+    # A run that uses an answer is held by its process, so this comes before the claim too.
+    _check_answerable(pending, digest)
     token = await journal.claim(pending.run_id, "an approval")
     try:
         request = read_requests(await journal.read(pending.run_id)).get(pending.call.id)
         if request is None or request.id != pending.id:
             raise ApprovalRefused(f"{pending.id} is no longer open: the run continued without it")
-        if digest and digest != request.digest:
-            raise ApprovalRefused(f"{pending.id} is not what was shown: its digest is another one")
-        if request.answer is not None:
-            said = "approved" if request.answer.approved else "denied"
-            raise ApprovalRefused(f"{request.answer.by} has already {said} {pending.id}")
+        _check_answerable(request, digest)
         if request.expires is not None and now > request.expires:
             raise ApprovalRefused(
                 f"{pending.id} has expired", hint="resume the run with --resume: it asks again if it still needs to"
@@ -333,6 +336,14 @@ async def answer_request(
     finally:
         await journal.release(pending.run_id, token=token)
     return replace(pending, answer=given)
+
+
+def _check_answerable(request: ApprovalRequest, digest: str) -> None:
+    """Refuse an answer to what was not shown, and a second answer."""
+    if digest and digest != request.digest:
+        raise ApprovalRefused(f"{request.id} is not what was shown: its digest is another one")
+    if request.answer is not None:
+        raise ApprovalRefused(f"{request.answer.by} has already {request.answer.verdict} {request.id}")
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -68,9 +68,8 @@ def _change_as_data(request: ApprovalRequest, sink: HumanSink) -> dict[str, Any]
 
 def state_of(request: ApprovalRequest, now: float) -> str:
     """The state of a request: open, expired, approved, denied or answered."""
-    answer = request.answer
-    if answer is not None:
-        return "answered" if answer.result is not None else ("approved" if answer.approved else "denied")
+    if request.answer is not None:
+        return request.answer.verdict
     return "expired" if request.expires is not None and now > request.expires else "open"
 
 

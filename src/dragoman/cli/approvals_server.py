@@ -154,5 +154,7 @@ def _print_start(app: ApprovalServer, url: str, journal: str, as_json: bool) -> 
     screen.line(("approvals ", "bold"), (url, "bold green"), f"   of {journal}")
     if link:
         screen.line("open: ", link, "   works once")
+    else:
+        screen.line("people log in with a key of `dragoman approvals keys add NAME`")
     screen.line("API: ", f"{url}/approvals", "   with a key of `dragoman approvals keys add NAME`   Ctrl-C stops")
     sys.stdout.flush()

@@ -178,8 +178,8 @@ class ApprovalServer:
             except msgspec.MsgspecError as error:
                 raise _Unusable(f"the body is not an answer: {error}") from None
             done = await self._answer(request_id, answer, person)
-            failed = {"error": {"message": done.said}} if done.status != 200 else {}
-            await call.answer_json(done.status, {**failed, "request": done.data})
+            said = {"message": done.said} if done.status == 200 else {"error": {"message": done.said}}
+            await call.answer_json(done.status, {**said, "request": done.data})
         elif call.method in ("GET", "HEAD") and not request_id:
             await call.answer_json(200, {"requests": await self.desk.list_open(with_changes=True)})
         elif call.method in ("GET", "HEAD"):

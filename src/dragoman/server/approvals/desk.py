@@ -127,7 +127,8 @@ class ApprovalDesk:
         if done.refusal:
             return Outcome(409, done.refusal, await self.find(request_id))
         # Told by what was written, because the run may go on and use the answer at any moment.
-        return Outcome(200, f"{done.verdict} by {by}", await self._describe(done.request))
+        lost = "; the audit log has no record of it" if done.audit_error else ""
+        return Outcome(200, f"{done.verdict} by {by}{lost}", await self._describe(done.request))
 
     async def explain(self, request_id: str) -> Outcome:
         """Say what became of a request that does not wait any more."""
@@ -143,8 +144,7 @@ class ApprovalDesk:
             given = None
         if given is None:
             return Outcome(409, "it is no longer open: the run continued without it")
-        said = "answered" if given.result is not None else ("approved" if given.approved else "denied")
-        return Outcome(409, f"{given.by} has already {said} it, and the run has gone on")
+        return Outcome(409, f"{given.by} has already {given.verdict} it, and the run has gone on")
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 

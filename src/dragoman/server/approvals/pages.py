@@ -11,7 +11,7 @@ import msgspec
 from dragoman import __version__
 from dragoman.characters import escape_text
 from dragoman.server.approvals.desk import is_question
-from dragoman.server.web.markup import Html, html, join, when
+from dragoman.server.web.markup import Html, html, join, when, write_keys
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _WORDS = {"open": "waits", "expired": "expired", "approved": "approved", "denied": "denied", "answered": "answered"}
@@ -31,9 +31,6 @@ _KEYS = (
 
 def write_page(title: str, content: Html, person: str = "") -> Html:
     """Return a whole page."""
-    rows = join(
-        html('<tr><th scope="row"><kbd>{key}</kbd></th><td>{what}</td></tr>', key=key, what=what) for key, what in _KEYS
-    )
     return html(
         """<!doctype html>
 <html lang="en">
@@ -57,12 +54,7 @@ def write_page(title: str, content: Html, person: str = "") -> Html:
 </header>
 {content}
 <div id="announce" class="hidden" role="status" aria-live="polite"></div>
-<dialog id="keys" aria-labelledby="keys-title">
-<h2 id="keys-title">Keys</h2>
-<table><tbody>{keys}</tbody></table>
-<p><label><input type="checkbox" id="single-keys" checked> Single keys are on</label></p>
-<form method="dialog"><button>Close</button></form>
-</dialog>
+{keys}
 <footer class="bottom"><p>dragoman {version}. An approval is valid once, for exactly what is shown.</p></footer>
 </body>
 </html>
@@ -70,7 +62,7 @@ def write_page(title: str, content: Html, person: str = "") -> Html:
         title=title,
         person=when(person, '<p class="person">You answer as <strong>{person}</strong></p>', person=person),
         content=content,
-        keys=rows,
+        keys=write_keys(_KEYS),
         version=__version__,
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dragoman import __version__
 from dragoman.server.inspector.store import FILTERS, Entry, Filter
 from dragoman.server.inspector.trial import AUTO, TRUSTS, list_formats
-from dragoman.server.web.markup import Html, html, join, options, when
+from dragoman.server.web.markup import Html, html, join, options, when, write_keys
 
 _LABELS: dict[str, str] = {"all": "All", "repaired": "Repaired", "refused": "Refused", "failed": "Failed"}
 _WORDS = {
@@ -68,7 +68,7 @@ def write_page(title: str, page: str, content: Html) -> Html:
         page=page,
         links=_write_links(page),
         content=content,
-        keys=_write_keys(),
+        keys=write_keys(KEYS),
         copied=_COPIED,
         version=__version__,
     )
@@ -84,21 +84,6 @@ def _write_links(page: str) -> Html:
             current=Html(' aria-current="page"') if name == page else None,
         )
         for name, to, label in pages
-    )
-
-
-def _write_keys() -> Html:
-    rows = join(
-        html('<tr><th scope="row"><kbd>{key}</kbd></th><td>{what}</td></tr>', key=key, what=what) for key, what in KEYS
-    )
-    return html(
-        """<dialog id="keys" aria-labelledby="keys-title">
-<h2 id="keys-title">Keys</h2>
-<table><tbody>{rows}</tbody></table>
-<p><label><input type="checkbox" id="single-keys" checked> Single keys are on</label></p>
-<form method="dialog"><button>Close</button></form>
-</dialog>""",
-        rows=rows,
     )
 
 

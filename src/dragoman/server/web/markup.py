@@ -69,3 +69,19 @@ def options(values: Iterable[str], chosen: str) -> Html:
 
 
 _SELECTED = Html(" selected")
+
+
+def write_keys(keys: Iterable[tuple[str, str]]) -> Html:
+    """Return the window with the keys of a page, in which single keys can be switched off."""
+    rows = join(
+        html('<tr><th scope="row"><kbd>{key}</kbd></th><td>{what}</td></tr>', key=key, what=what) for key, what in keys
+    )
+    return html(
+        """<dialog id="keys" aria-labelledby="keys-title">
+<h2 id="keys-title">Keys</h2>
+<table><tbody>{rows}</tbody></table>
+<p><label><input type="checkbox" id="single-keys" checked> Single keys are on</label></p>
+<form method="dialog"><button>Close</button></form>
+</dialog>""",
+        rows=rows,
+    )
