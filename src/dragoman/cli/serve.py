@@ -313,7 +313,7 @@ def print_start(gateway: Gateway, url: str, *, json: bool = False, workers: int 
     if gateway.access.needs_keys:
         screen.line("  clients need a key: dragoman serve keys list")
     if workers > 1:
-        screen.line(f"  {workers} processes share the limits of keys; reports and metrics are those of one process")
+        screen.line(f"  {workers} processes; they share the limits of keys, and not their reports")
     screen.line()
     clients = list_clients(url, model, "YOUR_KEY" if gateway.access.needs_keys else PLACEHOLDER_KEY)
     width = max(len(name) for name, _ in clients)
