@@ -76,7 +76,7 @@ Examples:
   dragoman serve --config gateway.toml           routes, aliases, fallbacks (docs/guides/gateway.md)
   dragoman serve --config gateway.toml --check   check the file, and show where each model goes
   dragoman serve -m local --inspector            see every exchange in a browser (docs/guides/inspector.md)
-  dragoman serve --to http://gpu:8000 --workers 4  four processes (docs/guides/gateway-at-scale.md)
+  dragoman serve --to http://gpu:8000 -w 4       four processes (docs/guides/gateway-at-scale.md)
   dragoman serve keys add laptop                 make a key; from then on, every client needs one
 """
 
@@ -270,6 +270,7 @@ async def _serve(
         if worker is None:
             handle_signals(server, reload if config is not None else None)
         else:
+            worker.count_together(gateway.records)
             worker.obey(server, reload if config is not None else None)
         if worker is None or worker.is_first:
             print_start(gateway, address_of(listener), json=json, workers=worker.of if worker is not None else 1)
