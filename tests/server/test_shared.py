@@ -303,6 +303,11 @@ def test_replicas_have_one_secret_and_an_unusable_database_is_an_error(postgres:
     assert first.secret == second.secret != open_sharing(ServerSettings(shared=postgres.new_database()), {}).secret
     named = open_sharing(ServerSettings(shared_env="PLACE"), {"PLACE": url})
     assert named.secret == first.secret
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE plain LOGIN; GRANT USAGE ON SCHEMA dragoman_gateway TO plain")
+        connection.execute("GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA dragoman_gateway TO plain")
+    plain = open_sharing(ServerSettings(shared=url.replace("tester@", "plain@")), {})
+    assert plain.secret == first.secret, "only the first start creates tables"
     rows: list[tuple[dict[str, Any], str]] = [
         ({"shared": "postgres://tester:hunter2@127.0.0.1:9/none"}, "127.0.0.1:9/none cannot be used"),
         ({"shared": url + "missing"}, "does not exist"),

@@ -76,7 +76,7 @@ Examples:
   dragoman serve --config gateway.toml           routes, aliases, fallbacks (docs/guides/gateway.md)
   dragoman serve --config gateway.toml --check   check the file, and show where each model goes
   dragoman serve -m local --inspector            see every exchange in a browser (docs/guides/inspector.md)
-  dragoman serve --to http://gpu:8000 -w 4       four processes (docs/guides/gateway-at-scale.md)
+  dragoman serve -c gateway.toml --workers 4     four processes (docs/guides/gateway-at-scale.md)
   dragoman serve keys add laptop                 make a key; from then on, every client needs one
 """
 

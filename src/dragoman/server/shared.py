@@ -62,6 +62,8 @@ CREATE TABLE IF NOT EXISTS {_SCHEMA}.facts (
 CREATE TABLE IF NOT EXISTS {_SCHEMA}.secret (one BOOLEAN PRIMARY KEY DEFAULT true CHECK (one), content BYTEA NOT NULL);
 """
 
+_FIND_TABLES = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = %s AND tablename = 'secret'"
+
 Change = Callable[[Ledger, float], None]
 FactRows = dict[tuple[str, str], Fact]
 
@@ -129,7 +131,9 @@ class PostgresBackend:
         try:
             with self._connected() as connection, connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (ADVISORY_LOCK, _LOCK_OF_TABLES))
-                connection.execute(_TABLES)
+                if connection.execute(_FIND_TABLES, (_SCHEMA,)).fetchone() is None:
+                    # Only the first start needs the right to do this.
+                    connection.execute(_TABLES)
                 made = secrets.token_bytes(32)
                 connection.execute("INSERT INTO secret (content) VALUES (%s) ON CONFLICT DO NOTHING", (made,))
                 row = connection.execute("SELECT content FROM secret").fetchone()
