@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,9 @@ from dragoman.client.rate_limit import Slot
 from dragoman.errors import ConfigError
 from dragoman.providers import Fact, MemoryFacts
 from dragoman.server import ledger as ledgers
+from dragoman.server import shared
 from dragoman.server.keys import KeyLimits, add_key, revoke_key
-from dragoman.server.ledger import LEASE_SECONDS, Ledger
+from dragoman.server.ledger import LEASE_SECONDS, Ledger, StoreAway
 from dragoman.server.quotas import Account, Amount, Quota, Spent, open_limiter
 from dragoman.server.settings import ServerSettings
 from dragoman.server.shared import PostgresBackend, SharedFacts, SharedStore, open_sharing
@@ -225,6 +228,50 @@ def test_without_its_database_a_gateway_refuses_budgets_and_goes_on_with_rates(t
         server.remove()
 
 
+class SilentBackend:
+    """A database that accepts everything and answers nothing, until it is released."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.released = threading.Event()
+        self.asked = 0
+
+    def change(self, account: str, change: Callable[[Ledger, float], None]) -> None:
+        self.asked += 1
+        assert self.released.wait(20)
+        change(self.ledger, NOON)
+
+    def check(self) -> None:
+        assert self.released.wait(20)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_silent_database_delays_one_request_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "WAIT_SECONDS", 0.05)
+    backend = SilentBackend()
+    store = SharedStore(backend)
+    limits = KeyLimits(tokens_per_day=100)
+
+    async def run() -> None:
+        for number in range(50):
+            with pytest.raises(StoreAway):
+                await store.apply("a", partial(ledgers.admit, limits, str(number), 1))
+        assert backend.asked == 1, "only the first one asked"
+        # Its request has ended meanwhile, and must not be counted as a running one.
+        store.send("a", partial(ledgers.close, "0", None, True))
+        backend.released.set()
+        while store.is_away or backend.ledger.running:
+            await asyncio.sleep(0)
+        monkeypatch.setattr(shared, "WAIT_SECONDS", 20.0)
+        assert await store.apply("a", partial(ledgers.admit, limits, "last", 1)) is None
+        assert [*backend.ledger.running] == ["last"]
+
+    asyncio.run(run())
+    store.close()
+
+
 # ---- facts and settings ----------------------------------------------------------------------------------------------
 
 
@@ -256,6 +303,11 @@ def test_replicas_have_one_secret_and_an_unusable_database_is_an_error(postgres:
     assert first.secret == second.secret != open_sharing(ServerSettings(shared=postgres.new_database()), {}).secret
     named = open_sharing(ServerSettings(shared_env="PLACE"), {"PLACE": url})
     assert named.secret == first.secret
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE plain LOGIN; GRANT USAGE ON SCHEMA dragoman_gateway TO plain")
+        connection.execute("GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA dragoman_gateway TO plain")
+    plain = open_sharing(ServerSettings(shared=url.replace("tester@", "plain@")), {})
+    assert plain.secret == first.secret, "only the first start creates tables"
     rows: list[tuple[dict[str, Any], str]] = [
         ({"shared": "postgres://tester:hunter2@127.0.0.1:9/none"}, "127.0.0.1:9/none cannot be used"),
         ({"shared": url + "missing"}, "does not exist"),

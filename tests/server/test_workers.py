@@ -162,6 +162,22 @@ def test_all_workers_read_the_settings_again_also_one_that_starts_later(tmp_path
         check_left_nothing(gateway, tmp_path)
 
 
+def test_metrics_are_those_of_all_workers_and_never_fall(tmp_path: Path) -> None:
+    def count() -> int:
+        said = get(gateway.port, "/metrics").body.decode()
+        return sum(int(line.split()[-1]) for line in said.splitlines() if line.startswith("dragoman_exchanges_total"))
+
+    with gateway_of(tmp_path, 2) as (gateway, _):
+        for number in range(1, 9):
+            assert ask(gateway, round=number).status == 200
+        wait_until(lambda: [count() for _ in range(6)] == [8] * 6, "each worker shows all exchanges")
+        before = workers_of(gateway)
+        for victim in before:
+            os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: len({*workers_of(gateway)} - {*before}) == 2, "there are two workers again")
+        wait_until(lambda: [count() for _ in range(6)] == [8] * 6, "the new workers go on")
+
+
 def test_the_limits_of_an_endpoint_are_divided_among_the_workers() -> None:
     row = EndpointSettings("openai:m", requests_per_minute=10, tokens_per_minute=1000, max_concurrent=3)
     settings = GatewaySettings(endpoints={"e": row, "free": EndpointSettings("openai:n")})

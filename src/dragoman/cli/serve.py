@@ -76,7 +76,7 @@ Examples:
   dragoman serve --config gateway.toml           routes, aliases, fallbacks (docs/guides/gateway.md)
   dragoman serve --config gateway.toml --check   check the file, and show where each model goes
   dragoman serve -m local --inspector            see every exchange in a browser (docs/guides/inspector.md)
-  dragoman serve --to http://gpu:8000 --workers 4  four processes (docs/guides/gateway-at-scale.md)
+  dragoman serve -c gateway.toml --workers 4     four processes (docs/guides/gateway-at-scale.md)
   dragoman serve keys add laptop                 make a key; from then on, every client needs one
 """
 
@@ -271,6 +271,7 @@ async def _serve(
         if worker is None:
             handle_signals(server, reload if config is not None else None)
         else:
+            worker.count_together(gateway.records)
             worker.obey(server, reload if config is not None else None)
         if worker is None or worker.is_first:
             print_start(gateway, address_of(listener), json=json, workers=worker.of if worker is not None else 1)
@@ -314,7 +315,7 @@ def print_start(gateway: Gateway, url: str, *, json: bool = False, workers: int 
     if gateway.access.needs_keys:
         screen.line("  clients need a key: dragoman serve keys list")
     if workers > 1:
-        screen.line(f"  {workers} processes share the limits of keys; reports and metrics are those of one process")
+        screen.line(f"  {workers} processes; they share the limits of keys, and not their reports")
     screen.line()
     clients = list_clients(url, model, "YOUR_KEY" if gateway.access.needs_keys else PLACEHOLDER_KEY)
     width = max(len(name) for name, _ in clients)

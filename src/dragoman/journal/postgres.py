@@ -137,7 +137,7 @@ def _load_psycopg() -> tuple[Any, Any]:
         from psycopg import conninfo
     except ImportError as error:
         raise ConfigError(
-            "a journal in Postgres needs the package psycopg", hint='install it: pip install "dragoman[durable]"'
+            "a database in Postgres needs the package psycopg", hint='install it: pip install "dragoman[durable]"'
         ) from error
     return psycopg, conninfo
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+
+import msgspec
+from msgspec import Struct
 
 from dragoman.pipeline.report import Report
 
@@ -19,8 +23,18 @@ _Key = tuple[str, tuple[tuple[str, str], ...]]
 _INPUT, _OUTPUT, _CACHED = (("dragoman_tokens_total", (("kind", kind),)) for kind in ("input", "output", "cached"))
 
 
+class Counts(Struct, array_like=True):
+    """The counters of one process, as other processes read them."""
+
+    running: int = 0
+    counted: list[tuple[str, list[tuple[str, str]], float]] = msgspec.field(default_factory=list)
+
+
 class Records:
     """Keeps the last reports, and counts all of them."""
+
+    others: Callable[[], Iterable[Counts]] | None = None
+    """Returns the counters of the other processes of the gateway."""
 
     def __init__(self, most: int = 1000) -> None:
         self._most = most
@@ -67,14 +81,32 @@ class Records:
         """Return the kept reports, the newest first; with `client`, only those of the client with this name."""
         return [each for each in reversed(self._reports.values()) if client is None or each.client == client]
 
+    def as_counts(self) -> Counts:
+        """Return the counters for other processes."""
+        counted = [(name, list(labels), float(amount)) for (name, labels), amount in self._counts.items()]
+        return Counts(self.running, counted)
+
+    def go_on(self, before: Counts) -> None:
+        """Go on with the counters of an earlier process: a counter must not fall."""
+        self._counts.update(_read_counts(before))
+
     def write_metrics(self) -> str:
-        """Return the counters in the text format of Prometheus."""
+        """Return the counters of all processes in the text format of Prometheus."""
+        others = list(self.others()) if self.others is not None else []
+        counts = Counter(self._counts)
+        for each in others:
+            counts.update(_read_counts(each))
+        running = self.running + sum(each.running for each in others)
         lines = ["# HELP dragoman_running Exchanges at this moment.", "# TYPE dragoman_running gauge"]
-        lines.append(f"dragoman_running {self.running}")
+        lines.append(f"dragoman_running {running}")
         for name, said in _HELP.items():
             lines += [f"# HELP {name} {said}", f"# TYPE {name} counter"]
-            for (counted, labels), amount in sorted(self._counts.items()):
+            for (counted, labels), amount in sorted(counts.items()):
                 if counted == name:
                     shown = ",".join(f'{key}="{value}"' for key, value in labels)
                     lines.append(f"{name}{{{shown}}} {amount:g}" if shown else f"{name} {amount:g}")
         return "\n".join(lines) + "\n"
+
+
+def _read_counts(counts: Counts) -> Counter[_Key]:
+    return Counter({(name, tuple(labels)): amount for name, labels, amount in counts.counted})

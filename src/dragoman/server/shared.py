@@ -62,6 +62,8 @@ CREATE TABLE IF NOT EXISTS {_SCHEMA}.facts (
 CREATE TABLE IF NOT EXISTS {_SCHEMA}.secret (one BOOLEAN PRIMARY KEY DEFAULT true CHECK (one), content BYTEA NOT NULL);
 """
 
+_FIND_TABLES = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = %s AND tablename = 'secret'"
+
 Change = Callable[[Ledger, float], None]
 FactRows = dict[tuple[str, str], Fact]
 
@@ -129,7 +131,9 @@ class PostgresBackend:
         try:
             with self._connected() as connection, connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (ADVISORY_LOCK, _LOCK_OF_TABLES))
-                connection.execute(_TABLES)
+                if connection.execute(_FIND_TABLES, (_SCHEMA,)).fetchone() is None:
+                    # Only the first start needs the right to do this.
+                    connection.execute(_TABLES)
                 made = secrets.token_bytes(32)
                 connection.execute("INSERT INTO secret (content) VALUES (%s) ON CONFLICT DO NOTHING", (made,))
                 row = connection.execute("SELECT content FROM secret").fetchone()
@@ -266,6 +270,8 @@ class SharedStore:
         try:
             return await asyncio.wait_for(result, WAIT_SECONDS)
         except TimeoutError:
+            # The thread may wait for a server that is only silent. The next requests must not wait as well.
+            self._note_away("no answer")
             raise StoreAway from None
 
     def send(self, account: str, operation: Operation) -> None:
@@ -300,21 +306,19 @@ class SharedStore:
         self.start()
 
     def _work(self) -> None:
-        pause = 0.0
         while True:
-            jobs, is_last = self._take(pause)
+            jobs, is_last = self._take()
             self._late, waiting = [], [*self._late, *jobs]
-            is_there = self._try(waiting)
+            self._try(waiting)
             if is_last:
                 self._backend.close()
                 return
-            pause = _SECONDS_BETWEEN_FACTS if is_there else _SECONDS_BETWEEN_TRIES
 
-    def _take(self, seconds: float) -> tuple[list[_Job], bool]:
+    def _take(self) -> tuple[list[_Job], bool]:
         """Return all jobs that wait, and whether the thread ends; wait a while for the first one."""
         jobs: list[_Job] = []
         try:
-            job = self._jobs.get(timeout=seconds) if seconds else self._jobs.get_nowait()
+            job = self._jobs.get(timeout=_SECONDS_BETWEEN_TRIES)
             while job is not None:
                 jobs.append(job)
                 job = self._jobs.get_nowait()
@@ -322,8 +326,8 @@ class SharedStore:
             return jobs, False
         return jobs, True
 
-    def _try(self, jobs: list[_Job]) -> bool:
-        """Apply jobs, those of one ledger together. Return whether the store is there."""
+    def _try(self, jobs: list[_Job]) -> None:
+        """Apply jobs, those of one ledger together, and note whether the store is there."""
         by_account: dict[str, list[_Job]] = {}
         for job in jobs:
             by_account.setdefault(job.account, []).append(job)
@@ -336,14 +340,16 @@ class SharedStore:
         except Exception as error:
             for each in by_account.values():
                 self._give_up(each)
-            if not self.is_away:
-                self.is_away = True
-                log.error("the shared limits are away: %s", str(error).partition("\n")[0][:200])
-            return False
+            self._note_away(str(error).partition("\n")[0][:200])
+            return
         if self.is_away:
             self.is_away = False
             log.error("the shared limits are there again")
-        return True
+
+    def _note_away(self, why: str) -> None:
+        if not self.is_away:
+            self.is_away = True
+            log.error("the shared limits are away: %s", why)
 
     def _apply_all(self, account: str, jobs: list[_Job]) -> None:
         results: list[Failure | None] = []

@@ -10,18 +10,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import mmap
 import os
 import secrets
 import select
 import signal
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
+from zlib import crc32
 
+import msgspec
 from msgspec import Struct
 
 from dragoman.errors import ConfigError
 from dragoman.server.process import SECONDS_TO_END, GatewayServer
+from dragoman.server.records import Counts, Records
 
 log = logging.getLogger("dragoman.server")
 
@@ -34,11 +39,46 @@ _SECONDS_TO_EXIT = 3.0
 """After the end of all requests, for the exit of a process."""
 _SIGNAL_BASE = 128
 MOST_WORKERS = 256
+_MOST_COUNTS = 64 * 1024
+_HEAD = struct.Struct("=II")
+"""The length and the checksum of what follows."""
+_SECONDS_BETWEEN_COUNTS = 0.5
+
+
+class Board:
+    """Memory that all workers of one parent see: each of them writes its counters there, and reads those of the others.
+
+    What a worker has written remains after its death, and its successor goes on with it.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._memory = mmap.mmap(-1, workers * _MOST_COUNTS)
+        self._last: dict[int, Counts] = {}
+
+    def write(self, number: int, counts: Counts) -> None:
+        data = msgspec.json.encode(counts)
+        if len(data) + _HEAD.size <= _MOST_COUNTS:
+            place = (number - 1) * _MOST_COUNTS
+            self._memory[place : place + _HEAD.size + len(data)] = _HEAD.pack(len(data), crc32(data)) + data
+
+    def read(self, number: int) -> Counts:
+        """Return the counters of a worker. During a write, those of the last time."""
+        place = (number - 1) * _MOST_COUNTS
+        size, check = _HEAD.unpack_from(self._memory, place)
+        data = self._memory[place + _HEAD.size : place + _HEAD.size + min(size, _MOST_COUNTS)]
+        if size and crc32(data) == check:
+            self._last[number] = msgspec.json.decode(data, type=Counts)
+        return self._last.get(number, Counts())
+
+    def read_others(self, number: int) -> list[Counts]:
+        return [self.read(each) for each in range(1, self._workers + 1) if each != number]
 
 
 class Worker(Struct, frozen=True):
     """What a worker has from its parent."""
 
+    board: Board
     channel: socket.socket
     number: int
     of: int
@@ -73,6 +113,23 @@ class Worker(Struct, frozen=True):
         loop.add_signal_handler(signal.SIGTERM, server.stop)
         with contextlib.suppress(OSError):
             self.channel.send(_READY)
+
+    def count_together(self, records: Records) -> None:
+        """Show the counters of all workers in each of them."""
+        records.go_on(self.board.read(self.number))
+        loop = asyncio.get_running_loop()
+
+        def read_others() -> list[Counts]:
+            # What was shown once must not be lost with this process.
+            self.board.write(self.number, records.as_counts())
+            return self.board.read_others(self.number)
+
+        def publish() -> None:
+            self.board.write(self.number, records.as_counts())
+            loop.call_later(_SECONDS_BETWEEN_COUNTS, publish)
+
+        records.others = read_others
+        publish()
 
 
 class _Child(Struct, eq=False):
@@ -112,6 +169,7 @@ def run_workers(
 class _Parent:
     def __init__(self, number: int, listener: socket.socket, grace: float, reloads: bool, secret: bytes) -> None:
         self._listener = listener
+        self._board = Board(number)
         self._number, self._grace, self._reloads, self._secret = number, grace, reloads, secret
         self._children: dict[int, _Child] = {}
         """By the descriptor of the channel."""
@@ -198,7 +256,7 @@ class _Parent:
 
     def _become(self, number: int, channel: socket.socket) -> Worker:
         channel.setblocking(False)
-        return Worker(channel, number, self._number, self._secret, is_first=not self._has_started)
+        return Worker(self._board, channel, number, self._number, self._secret, is_first=not self._has_started)
 
     def _wait(self, wake: socket.socket) -> None:
         """Wait for a signal, a word or the end of a worker, or the time of the next start."""
