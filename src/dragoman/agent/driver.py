@@ -162,12 +162,19 @@ _USUAL = dict.fromkeys(("compacted", "tools_deferred", "rule_added", "arguments_
 """The levels of notices that are no problem, in the log. All others are warnings."""
 
 
+_NOTICES = frozenset(NOTICES)
+
+
 class ModelClient(Protocol):
     """An object that can send a request: `dragoman.client.Client`, or your own implementation."""
 
     def stream_batches(
         self, request: Request, *, whole: bool = False, deadline: float | None = None
     ) -> AsyncGenerator[Sequence[Any]]: ...
+
+    async def fetch(
+        self, request: Request, *, deadline: float | None = None
+    ) -> tuple[Sequence[Any], Sequence[Any]]: ...
 
 
 class RunServices(Struct, kw_only=True):
@@ -361,9 +368,9 @@ class Driver:
     def _take(self, commands: Iterable[do.Command]) -> None:
         """Queue commands. Emit events and cancel tools immediately."""
         for command in commands:
-            if isinstance(command, do.Emit):
+            if type(command) is do.Emit:
                 self.emit(command.event)
-            elif isinstance(command, do.CancelTools):
+            elif type(command) is do.CancelTools:
                 self._calls.cancel(command.call_ids)
             else:
                 self._waiting.append(command)
@@ -486,8 +493,11 @@ class Driver:
         reader = self._partial = open_reader(composed, self.machine.conversation)
         model = composed.chosen_mode.endpoint.model
         try:
-            async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self.now())):
-                await self._listen(composed, reader, deadline)
+            if deadline is None:
+                await self._listen(composed, reader, None)
+            else:
+                async with asyncio.timeout(max(0.0, deadline - self.now())):
+                    await self._listen(composed, reader, deadline)
         except TimeoutError:
             reply = replace(reader.reply, failure=Failure("timed_out", "the reply did not arrive before the deadline"))
             self._partial = None
@@ -503,10 +513,17 @@ class Driver:
         until = None if deadline is None else self._began + deadline
         is_heard = bool(self._services.listeners)
         whole = not self._services.streaming
+        if whole and not is_heard:
+            # Nobody sees the events before the end, so they need not come one by one.
+            notices, events = await client_for.fetch(composed.request, deadline=until)
+            for notice in notices:
+                self._hear(notice)
+            reader.feed_whole(events)
+            return
         async with aclosing(client_for.stream_batches(composed.request, whole=whole, deadline=until)) as batches:
             async for batch in batches:
                 for event in batch:
-                    if isinstance(event, NOTICES):
+                    if type(event) in _NOTICES:
                         self._hear(event)
                         continue
                     shown = reader.feed(event)

@@ -185,6 +185,9 @@ class OpenAnswer(Struct, frozen=True):
     given: ToolCall | None = None
 
 
+_RARE = frozenset((Cancelled, Stopped, Steered, ProblemNoted, ChildSpent))
+
+
 class Machine:
     """The state machine of one run."""
 
@@ -241,6 +244,13 @@ class Machine:
         self._now = max(self._now, told.at)
         if self.result is not None:
             return []
+        if type(told) in _RARE:
+            return self._receive_rare(told)
+        is_late = self.deadline is not None and self._now >= self.deadline
+        return self._run_out(told) if is_late else self._dispatch(told)
+
+    def _receive_rare(self, told: Input) -> list[Command]:
+        """Process what is no answer to a command."""
         if isinstance(told, Cancelled):
             return self._give_up(end("cancelled", told.reason), "Not run: the run was cancelled.", told.partial)
         if isinstance(told, Stopped):
@@ -253,14 +263,12 @@ class Machine:
         if isinstance(told, ProblemNoted):
             self.stats.note(told.kind, told.message)
             return []
-        if isinstance(told, ChildSpent):
-            self.stats.add_child(told)
-            if self.permissions.past is not None:
-                # In a replay no child adds to the budget itself.
-                self.spending.add(told.usage, told.cost, told.turns)
-            return []
-        is_late = self.deadline is not None and self._now >= self.deadline
-        return self._run_out(told) if is_late else self._dispatch(told)
+        assert isinstance(told, ChildSpent)
+        self.stats.add_child(told)
+        if self.permissions.past is not None:
+            # In a replay no child adds to the budget itself.
+            self.spending.add(told.usage, told.cost, told.turns)
+        return []
 
     def _run_out(self, told: Any) -> list[Command]:
         """The deadline has passed. The last input still counts: a reply was paid for, and a tool had its effect."""

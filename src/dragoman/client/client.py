@@ -287,6 +287,7 @@ class Client(_Asker):
         while True:
             attempt += 1
             received: list[Event] = []
+            _log.debug("%s: attempt %d, %d bytes to %s", plan.model, attempt, len(plan.request.body), plan.origin)
             exchange = self._open(plan, deadline)
             try:
                 while (events := await exchange.next()) is not None:
@@ -299,7 +300,10 @@ class Client(_Asker):
             failure = failed[0]
             decision = self._decide(failure, attempt, deadline)
             if decision.wait is None:
+                _log.info("%s: failed after %d attempts: %s", plan.model, attempt, _describe(failure))
                 return notices, _explain(received, decision.why)
+            told = _describe(failure)
+            _log.warning("%s: attempt %d failed: %s; the next in %.1f s", plan.model, attempt, told, decision.wait)
             notices.append(RequestRetried(attempt, decision.wait, failure, plan.model))
             await self._sleep(decision.wait)
 

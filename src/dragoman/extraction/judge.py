@@ -15,13 +15,16 @@ from dragoman.args.decoder import Undecodable, raw_decode
 from dragoman.args.loader import load
 from dragoman.errors import nearest
 from dragoman.events import (
+    ArgumentsDelta,
     CallBroken,
     CallEnded,
     CallRefused,
+    CallStarted,
     Event,
     MarkerDropped,
     ReplyEnded,
     ReplyFailed,
+    ReplyStarted,
     TextDelta,
     ThinkingDelta,
     UsageReported,
@@ -572,6 +575,8 @@ def _join_texts(events: list[Event]) -> list[Event]:
 RECOVERED = "failed_generation"
 """The repair of a call that was read out of a failure."""
 _LAST = (UsageReported, ReplyFailed, ReplyEnded)
+_PASSED = frozenset((ReplyStarted, ThinkingDelta, CallStarted, ArgumentsDelta, CallEnded))
+"""The events of the wire that the extraction passes on as they are."""
 
 
 class Extractor:
@@ -591,6 +596,8 @@ class Extractor:
         self._held: list[Event] = []
         self._reply: Reply | None = None
         self._is_recovered = False
+        self._unread = ""
+        """Text of a whole reply that the parser gets at the end."""
         self.extraction = Extraction()
 
     def recovers(self, failure: Failure) -> bool:
@@ -606,6 +613,9 @@ class Extractor:
         return self.feed(rest)
 
     def feed(self, piece: str | Event, /) -> list[Event]:
+        if type(piece) in _PASSED:
+            self._wire.append(piece)  # type: ignore[arg-type]
+            return [piece]  # type: ignore[list-item]
         if isinstance(piece, TextDelta):
             self._wire.append(piece)
             return self._feed_text(piece.text)
@@ -621,6 +631,16 @@ class Extractor:
             self._held.append(piece)
             return []
         return [piece]
+
+    def feed_whole(self, events: Iterable[Event]) -> None:
+        """Take the events of a whole reply. Its text is parsed at the end: a complete text costs less than pieces."""
+        for event in events:
+            if type(event) is TextDelta:
+                self._wire.append(event)
+                self._texts.append(event.text)
+                self._unread += event.text
+            else:
+                self.feed(event)
 
     def judge_native(self, text: str, thinking: str, calls: tuple[ToolCall, ...]) -> bool:
         """Judge a whole reply with native calls whose text needs no parser. Return False if it is not such a reply.
@@ -639,7 +659,8 @@ class Extractor:
         self._texts.append(text)
         if self._parser is None:
             self._parser = self._open_parser()
-        events = self._parser.feed(text)
+        events = self._parser.feed(self._unread + text if self._unread else text)
+        self._unread = ""
         self._events += events
         return events
 
@@ -669,7 +690,9 @@ class Extractor:
         return self._reply if self._reply is not None else fold(self._wire)
 
     def close(self) -> list[Event]:
-        events = self._parser.close() if self._parser is not None else []
+        if self._parser is None and self._unread:
+            self._parser = self._open_parser()
+        events = self._parser.close(self._unread) if self._parser is not None else []
         self._events += events
         self._reply = fold(self._wire)
         received = receive(self._reply, self.settings.book.tools) if self._wire else ParsedResponse()
