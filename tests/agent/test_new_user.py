@@ -79,6 +79,7 @@ def test_what_an_agent_cannot_use_is_refused_before_a_run() -> None:
             ({"options": {"logprobs": True}}, "there is no option 'logprobs'"),
             ({"approve": "never"}, "approve is a function, not 'never'"),
             ({"approve": True}, "approve is a function, not True"),
+            ({"limits": {"turns": 3}}, "limits is a Limits, not dict"),
         ):
             with pytest.raises(ConfigError, match=why):
                 make(**given)

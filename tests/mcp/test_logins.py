@@ -38,13 +38,13 @@ def world() -> Iterator[World]:
 class User(BrowserLogin):
     """A user with a browser that follows every page. It remembers what it was asked, and what it was shown."""
 
-    def __init__(self, agrees: bool = True) -> None:
+    def __init__(self, agrees: Any = True) -> None:
         self.asked: list[LoginRequest] = []
         self.pages: list[str] = []
         self.agrees = agrees
         super().__init__(self.decide)
 
-    def decide(self, request: LoginRequest) -> bool:
+    def decide(self, request: LoginRequest) -> Any:
         self.asked.append(request)
         return self.agrees
 
@@ -84,8 +84,12 @@ def test_a_login_with_consent_gives_a_token_that_only_its_owner_can_read(world: 
 
 
 def test_without_consent_nothing_is_sent_to_the_authorization_server(world: World, tmp_path: Path) -> None:
-    with enter(world, tmp_path, User(agrees=False)) as box:
-        assert box.problems == ["web: cannot be used: its login was not confirmed; `dragoman mcp login web` asks again"]
+    # The words of a user are no consent, whatever they say, and neither is a function that gives nothing.
+    for answer in (False, "no", "yes", None, 1):
+        with enter(world, tmp_path, User(agrees=answer)) as box:
+            assert box.problems == [
+                "web: cannot be used: its login was not confirmed; `dragoman mcp login web` asks again"
+            ], answer
     with enter(world, tmp_path) as box:
         assert box.problems == ["web: cannot be used: it needs a login; log in with `dragoman mcp login web`"]
         assert box.tools == []
