@@ -84,6 +84,8 @@ def test_what_an_agent_cannot_use_is_refused_before_a_run() -> None:
             with pytest.raises(ConfigError, match=why):
                 make(**given)
                 pytest.fail(f"{name} takes {given}")
+    with pytest.raises(ConfigError, match="a listener is a function, not 5"):
+        Agent(ScriptedModel([]), listeners=[5])  # type: ignore[list-item]
     for name in ("validate", "on_event"):
         with pytest.raises(ConfigError, match=f"{name} is a function"):
             agent.run("go", **{name: []})

@@ -153,8 +153,7 @@ class Agent(Generic[DepsT]):
         self.answer = answer
         self.options = dict(options or {})
         self.listeners = tuple(listeners)
-        named = {f"listeners[{number}]": each for number, each in enumerate(self.listeners)}
-        check_given(self.options, limits, approve=approve, **named)
+        check_given(self.options, limits, self.listeners, approve=approve)
         self.tool_mode: ToolModeName = choose(tool_mode, get_args(ToolModeName), "tool_mode")
         self.text_calls = text_calls
         check_text_calls(tool_mode, text_calls=text_calls)

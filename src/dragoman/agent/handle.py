@@ -70,7 +70,7 @@ def find_attached(messages: list[Message]) -> list[Message]:
     return [message for message in new if any(isinstance(part, Image | File) for part in message.parts)]
 
 
-def check_given(options: Mapping[str, Any], limits: Any, **functions: Any) -> None:
+def check_given(options: Mapping[str, Any], limits: Any, listeners: Iterable[Any] = (), **functions: Any) -> None:
     """Raise ConfigError for an option that no wire has, limits that are none, and a function that cannot be called.
 
     A misspelled option would be left out of every request. A table under another name may belong to a wire that is
@@ -84,9 +84,9 @@ def check_given(options: Mapping[str, Any], limits: Any, **functions: Any) -> No
             )
     if limits is not None and not isinstance(limits, Limits):
         raise ConfigError(f"limits is a Limits, not {type(limits).__name__}", hint="write limits=Limits(turns=5)")
-    for name, function in functions.items():
+    for name, function in [*functions.items(), *(("a listener", each) for each in listeners)]:
         if function is not None and not callable(function):
-            raise ConfigError(f"{name} is a function, not {function!r}"[:200], hint=f"write {name}=your_function")
+            raise ConfigError(f"{name} is a function, not {function!r}"[:200], hint="give the function itself")
 
 
 def begin_conversation(system: str | None, before: Iterable[Message], task: Iterable[Message]) -> list[Message]:

@@ -436,11 +436,12 @@ def unopened(
     login: BrowserLogin | None = None,
 ) -> Toolbox:
     """Return a toolbox whose servers have not been started. `aready` does that."""
-    if isinstance(servers, Mapping | str | StdioServer | HttpServer):
+    given: Any = servers
+    if isinstance(given, Mapping | str | StdioServer | HttpServer):
         hint = (
-            "for rows, write connect(read_servers(rows))" if isinstance(servers, Mapping) else "write connect([server])"
+            "for rows, write connect(read_servers(rows))" if isinstance(given, Mapping) else "write connect([server])"
         )
-        raise ConfigError(f"the servers are a list, not {type(servers).__name__}", hint=hint)
+        raise ConfigError(f"the servers are a list, not {type(given).__name__}", hint=hint)
     store = Pins(pins)
     store.read()
     inherited = dict(os.environ if environment is None else environment)
