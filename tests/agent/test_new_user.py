@@ -79,10 +79,13 @@ def test_what_an_agent_cannot_use_is_refused_before_a_run() -> None:
             ({"options": {"logprobs": True}}, "there is no option 'logprobs'"),
             ({"approve": "never"}, "approve is a function, not 'never'"),
             ({"approve": True}, "approve is a function, not True"),
+            ({"limits": {"turns": 3}}, "limits is a Limits, not dict"),
         ):
             with pytest.raises(ConfigError, match=why):
                 make(**given)
                 pytest.fail(f"{name} takes {given}")
+    with pytest.raises(ConfigError, match="a listener is a function, not 5"):
+        Agent(ScriptedModel([]), listeners=[5])  # type: ignore[list-item]
     for name in ("validate", "on_event"):
         with pytest.raises(ConfigError, match=f"{name} is a function"):
             agent.run("go", **{name: []})

@@ -188,6 +188,22 @@ def test_what_is_no_hook_is_refused() -> None:
         agent([], hooks=[object()])
 
 
+def test_a_method_that_resembles_one_of_a_hook_is_refused() -> None:
+    """Beside a right one it would never be called, and it may be the one that denies calls."""
+    for name, meant in (
+        ("before_tool_call", "before_tool"),
+        ("beforeTool", "before_tool"),
+        ("after_anwser", "after_answer"),
+    ):
+        hook = type("Guard", (), {"after_model": lambda self, reply: None, name: lambda self, *given: None})()
+        with pytest.raises(ConfigError, match=f"Guard.{name} is not a method of a hook; did you mean '{meant}'"):
+            agent([], hooks=[hook])
+    helpers = dict.fromkeys(
+        ("before_tool", "before_tool_of_mine", "before_run", "after_commit", "tool"), lambda self: None
+    )
+    assert agent(["done"], hooks=[type("Own", (), helpers)()]).run("go").text == "done"
+
+
 def test_a_reply_that_a_hook_stopped_was_paid_for() -> None:
     from dragoman.types import Usage
 

@@ -38,13 +38,13 @@ def world() -> Iterator[World]:
 class User(BrowserLogin):
     """A user with a browser that follows every page. It remembers what it was asked, and what it was shown."""
 
-    def __init__(self, agrees: bool = True) -> None:
+    def __init__(self, agrees: Any = True) -> None:
         self.asked: list[LoginRequest] = []
         self.pages: list[str] = []
         self.agrees = agrees
         super().__init__(self.decide)
 
-    def decide(self, request: LoginRequest) -> bool:
+    def decide(self, request: LoginRequest) -> Any:
         self.asked.append(request)
         return self.agrees
 

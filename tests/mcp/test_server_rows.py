@@ -8,7 +8,7 @@ import pytest
 from tests.tables import each_row
 
 from dragoman.errors import ConfigError
-from dragoman.mcp import HttpServer, StdioServer, read_servers
+from dragoman.mcp import HttpServer, StdioServer, connect, read_servers
 from dragoman.mcp.stdio import clean_environment
 
 
@@ -102,3 +102,14 @@ def test_threat_15_the_environment_of_a_server_begins_empty() -> None:
         "LC_ALL": "C",
         "TOKEN": "t",
     }
+
+
+def test_servers_that_are_written_in_another_way_are_explained() -> None:
+    for make, why in (
+        (lambda: StdioServer("a", "files --root ."), "the command is a list of words"),  # type: ignore[arg-type]
+        (lambda: StdioServer("a", "it's"), "the command is a list of words"),  # type: ignore[arg-type]
+        (lambda: connect(StdioServer("a", ["x"])), "the servers are a list, not StdioServer"),
+        (lambda: connect({"a": {"command": "x"}}), "the servers are a list, not dict"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            make()

@@ -236,9 +236,11 @@ def test_threat_18_a_bad_schema_costs_its_own_tool_at_most(kind: str, den: Den) 
 
 def test_threat_27_without_consent_nothing_is_sent_to_an_authorization_server(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.json"
-    asks = "asks again"
+    # The words of a user are no consent, whatever they say, and neither is a function that gives nothing.
+    answers: tuple[Any, ...] = (False, "no", "yes", None, 1)
+    logins = [(BrowserLogin(lambda _, answer=answer: answer), "asks again") for answer in answers]
     with serving(World()) as world:
-        for login, expected in ((BrowserLogin(lambda _: False), asks), (None, "log in with `dragoman mcp login web`")):
+        for login, expected in (*logins, (None, "log in with `dragoman mcp login web`")):
             with connect(
                 [HttpServer("web", world.url)], pins=tmp_path / "pins.json", tokens=tokens, login=login
             ) as box:

@@ -91,7 +91,9 @@ class _Start(Struct, frozen=True):
     parent: Driver | None = None
 
     def __post_init__(self) -> None:
-        check_given(self.options or {}, validate=self.validate, approve=self.approve, on_event=self.on_event)
+        check_given(
+            self.options or {}, self.limits, validate=self.validate, approve=self.approve, on_event=self.on_event
+        )
 
 
 class Agent(Generic[DepsT]):
@@ -150,12 +152,12 @@ class Agent(Generic[DepsT]):
         self.approve = approve
         self.answer = answer
         self.options = dict(options or {})
-        check_given(self.options, approve=approve)
+        self.listeners = tuple(listeners)
+        check_given(self.options, limits, self.listeners, approve=approve)
         self.tool_mode: ToolModeName = choose(tool_mode, get_args(ToolModeName), "tool_mode")
         self.text_calls = text_calls
         check_text_calls(tool_mode, text_calls=text_calls)
         self.hooks = Hooks(hooks)
-        self.listeners = tuple(listeners)
         self._needs_nonce = self.safety.nonce or get_profile(self.safety.trust).needs_nonce
         self._safety = SafetyServices(self.safety, self.rules.mode, key, self.connection)
         self.name = name

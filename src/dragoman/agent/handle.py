@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from typing import TYPE_CHECKING, Any, Generic, get_args
 
 from dragoman.agent.events import RunEvent
-from dragoman.agent.result import AnswerT, RunResult, check_result
+from dragoman.agent.result import AnswerT, Limits, RunResult, check_result
 from dragoman.client import portal
 from dragoman.errors import ConfigError, did_you_mean
 from dragoman.events import TextDelta
@@ -70,8 +70,8 @@ def find_attached(messages: list[Message]) -> list[Message]:
     return [message for message in new if any(isinstance(part, Image | File) for part in message.parts)]
 
 
-def check_given(options: Mapping[str, Any], **functions: Any) -> None:
-    """Raise ConfigError for an option that no wire has, and for a function that cannot be called.
+def check_given(options: Mapping[str, Any], limits: Any, listeners: Iterable[Any] = (), **functions: Any) -> None:
+    """Raise ConfigError for an option that no wire has, limits that are none, and a function that cannot be called.
 
     A misspelled option would be left out of every request. A table under another name may belong to a wire that is
     installed as an extension.
@@ -82,9 +82,11 @@ def check_given(options: Mapping[str, Any], **functions: Any) -> None:
                 f"there is no option {name!r}{did_you_mean(name, RequestOptions.__annotations__)}",
                 hint='put a field of one wire under its name: options={"openai_chat": {"logprobs": True}}',
             )
-    for name, function in functions.items():
+    if limits is not None and not isinstance(limits, Limits):
+        raise ConfigError(f"limits is a Limits, not {type(limits).__name__}", hint="write limits=Limits(turns=5)")
+    for name, function in [*functions.items(), *(("a listener", each) for each in listeners)]:
         if function is not None and not callable(function):
-            raise ConfigError(f"{name} is a function, not {function!r}"[:200], hint=f"write {name}=your_function")
+            raise ConfigError(f"{name} is a function, not {function!r}"[:200], hint="give the function itself")
 
 
 def begin_conversation(system: str | None, before: Iterable[Message], task: Iterable[Message]) -> list[Message]:

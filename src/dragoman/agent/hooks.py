@@ -17,6 +17,7 @@ request, the run ends. It reports the failure in each case.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -30,6 +31,8 @@ from dragoman.types import Reply, Request, ToolCall
 
 _Subject = TypeVar("_Subject")
 NAMES = ("before_model", "after_model", "before_tool", "after_tool", "after_answer")
+_SIMILAR = 0.75
+"""`before_tool_call` resembles `before_tool`; `before_run` does not."""
 
 
 class Deny(Struct, frozen=True):
@@ -63,6 +66,17 @@ class HookFailed(Exception):
 _VERDICTS: dict[str, Any] = {"before_tool": Stop | Deny, "after_answer": Stop | Retry}
 
 
+def _refuse_misspelled(hook: object, found: list[str]) -> None:
+    """Raise ConfigError for a method like `before_tool_call`: nobody would call it, and it may be what denies calls."""
+    for name in dir(hook):
+        meant = difflib.get_close_matches(name, NAMES, n=1, cutoff=_SIMILAR) if not name.startswith("_") else []
+        if meant and meant[0] not in found:
+            raise ConfigError(
+                f"{type(hook).__name__}.{name} is not a method of a hook; did you mean {meant[0]!r}?",
+                hint=f"the methods of a hook are {', '.join(NAMES)}",
+            )
+
+
 class Hooks:
     """The hooks of a run, in the order of their definition."""
 
@@ -77,6 +91,7 @@ class Hooks:
                 raise ConfigError(
                     f"{hook!r} is not a hook"[:200], hint=f"a hook has at least one of the methods {', '.join(NAMES)}"
                 )
+            _refuse_misspelled(hook, found)
             for name in found:
                 self._methods[name].append((hook, getattr(hook, name)))
 

@@ -56,8 +56,8 @@ Confirm = Callable[[LoginRequest], bool | Awaitable[bool]]
 class BrowserLogin:
     """A user who confirms logins, and a browser for them.
 
-    `confirm(request)` returns whether the user agrees. `show(url)` is called with the address of the login page, for a
-    user whose browser did not open.
+    `confirm(request)` returns True if the user agrees; nothing else counts. `show(url)` is called with the address of
+    the login page, for a user whose browser did not open.
     """
 
     def __init__(
@@ -71,10 +71,13 @@ class BrowserLogin:
 
     async def confirm(self, request: LoginRequest) -> bool:
         if inspect.iscoroutinefunction(self._confirm):
-            return bool(await self._confirm(request))
-        # The function may wait for a user, and the loop serves other servers meanwhile.
-        given = await asyncio.to_thread(self._confirm, request)
-        return bool(await given if inspect.isawaitable(given) else given)
+            given = await self._confirm(request)
+        else:
+            # The function may wait for a user, and the loop serves other servers meanwhile.
+            given = await asyncio.to_thread(self._confirm, request)
+            given = await given if inspect.isawaitable(given) else given
+        # What a user typed, such as the text "no", is true as well.
+        return given is True
 
     async def visit(self, url: str) -> None:
         if self._show is not None:

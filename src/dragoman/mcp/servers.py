@@ -52,6 +52,12 @@ class StdioServer(Struct, frozen=True):
     """Variables in addition to the few that every program gets; their values count as secrets."""
     cwd: str | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.command, str):
+            raise ConfigError(
+                f"MCP server {self.name!r}: the command is a list of words", hint=f"write {self.command.split()!r}"
+            )
+
     def identity(self) -> list[str]:
         """The identity of the server, which is part of every pin."""
         return ["stdio", *self.command, *([f"cwd={self.cwd}"] if self.cwd else [])]

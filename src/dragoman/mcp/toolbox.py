@@ -31,7 +31,7 @@ from dragoman.mcp.definitions import Definition, Pin, Pins
 from dragoman.mcp.elicitation import Ask
 from dragoman.mcp.login import BrowserLogin
 from dragoman.mcp.protocol import ErrorReply, Limits, RequestNotSent, ServerFault
-from dragoman.mcp.servers import Server, check_servers
+from dragoman.mcp.servers import HttpServer, Server, StdioServer, check_servers
 from dragoman.mcp.tokens import TokenStore
 from dragoman.tools import Error, ToolContext, tool_from_schema
 from dragoman.toolset import fold
@@ -436,6 +436,12 @@ def unopened(
     login: BrowserLogin | None = None,
 ) -> Toolbox:
     """Return a toolbox whose servers have not been started. `aready` does that."""
+    given: Any = servers
+    if isinstance(given, Mapping | str | StdioServer | HttpServer):
+        hint = (
+            "for rows, write connect(read_servers(rows))" if isinstance(given, Mapping) else "write connect([server])"
+        )
+        raise ConfigError(f"the servers are a list, not {type(given).__name__}", hint=hint)
     store = Pins(pins)
     store.read()
     inherited = dict(os.environ if environment is None else environment)
