@@ -29,9 +29,9 @@ from dragoman.server import ledger as ledgers
 from dragoman.server import shared
 from dragoman.server.keys import KeyLimits, add_key, revoke_key
 from dragoman.server.ledger import LEASE_SECONDS, Ledger, StoreAway
-from dragoman.server.quotas import Account, Amount, Quota, Spent, open_limiter
+from dragoman.server.quotas import Account, Amount, Quota, Spent, open_limiter, read_usage
 from dragoman.server.settings import ServerSettings
-from dragoman.server.shared import PostgresBackend, SharedFacts, SharedStore, open_sharing
+from dragoman.server.shared import FileBackend, PostgresBackend, SharedFacts, SharedStore, open_sharing
 from dragoman.types import Failure
 
 NOON = datetime(2031, 5, 6, 12, tzinfo=UTC).timestamp()
@@ -100,7 +100,28 @@ def test_what_a_dead_process_had_reserved_counts_as_used() -> None:
     # It was only paused: its request is counted once.
     ledgers.close("a", Amount(50), True, ledger, NOON + LEASE_SECONDS + 2)
     assert ledger.tokens == 400
-    assert msgspec.json.decode(msgspec.json.encode({"x": ledger}), type=dict[str, Spent])["x"].tokens == 400
+
+
+def test_one_process_and_several_use_the_same_file(tmp_path: Path) -> None:
+    path, today = tmp_path / "gateway-usage.json", datetime.now(UTC).date().isoformat()
+    path.write_bytes(msgspec.json.encode({"k": Spent(today, 90), "old": Spent("2001-01-01", 50)}))
+    limits, results = KeyLimits(tokens_per_day=100, requests_per_minute=9), []
+    for number, whole in enumerate((10, 5)):
+        backend = FileBackend(path)
+        backend.check()
+
+        def change(ledger: Ledger, now: float, id: str = str(number), whole: int = whole) -> None:
+            results.append(ledgers.admit(limits, id, 1, ledger, now))
+            results.append(ledgers.reserve(limits, id, Amount(1), Amount(whole), ledger, now))
+            ledgers.close(id, Amount(whole), True, ledger, now)
+
+        backend.change("k", change)
+    assert results[:2] == [None, None]
+    assert all(isinstance(each, Failure) and "100 tokens a day" in each.message for each in results[2:]), results
+    assert {name: each.tokens for name, each in read_usage(path, Spent).items()} == {"k": 100}
+    path.write_text("damaged", encoding="utf-8")
+    FileBackend(path).change("k", change)
+    assert results[4:] == [None, None], "as with one process, the usage begins at zero"
 
 
 # ---- two processes ---------------------------------------------------------------------------------------------------

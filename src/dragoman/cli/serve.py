@@ -147,7 +147,7 @@ def serve(
         Path | None,
         typer.Option("--record", metavar="DIR", help="With --inspector: write exchanges there.", show_default=False),
     ] = None,
-    workers: Annotated[int, typer.Option("--workers", metavar="N", help="Processes that share the clients.")] = 1,
+    workers: Annotated[int, typer.Option("--workers", "-w", metavar="N", help="Processes that share the clients.")] = 1,
     check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the start message as one line of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only errors.")] = False,

@@ -59,6 +59,10 @@ class Ledger(Spent, omit_defaults=True):
     admitted: list[Admission] = field(default_factory=list)
     running: dict[str, Hold] = field(default_factory=dict)
 
+    @property
+    def is_empty(self) -> bool:
+        return not (self.tokens or self.dollars or self.admitted or self.running)
+
     def open_at(self, now: float) -> float:
         """Remove what is over. Return the time, which never goes back in one ledger."""
         now = max(now, self.admitted[-1].at) if self.admitted else now

@@ -97,8 +97,7 @@ class FileBackend:
             change(ledger, now)
             for each in ledgers.values():
                 each.open_at(now)
-            today = time.strftime("%Y-%m-%d", time.gmtime(now))
-            kept = {name: each for name, each in ledgers.items() if each.day == today or each.running}
+            kept = {name: each for name, each in ledgers.items() if not each.is_empty}
             # Each request would wait for the disk. A loss of power may lose the usage of the last seconds.
             replace_file(self._path, msgspec.json.encode(kept), sync=False)
 

@@ -244,7 +244,6 @@ class _Parent:
                 # Another worker must not keep a channel open whose end means something.
                 for channel in (ours, *(child.channel for child in self._children.values())):
                     channel.close()
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 return self._become(number, theirs)
             theirs.close()
             ours.setblocking(False)
