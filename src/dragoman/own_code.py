@@ -128,8 +128,10 @@ def loader_environment(*writable: str) -> dict[str, str]:
 
 _OF_AN_ENVIRONMENT = ("bin", "lib", "lib64", "Lib", "Scripts", "pyvenv.cfg")
 _DEPENDENCIES = ("msgspec", "jsonschema_rs", "docstring_parser")
-_OPTIONAL = ("typer", "rich", "prompt_toolkit", "markdown_it", "mdurl", "pygments", "wcwidth", "xllamacpp")
-_OPTIONAL += ("opentelemetry", "google", "azure")
+_OPTIONAL = (
+    *("typer", "rich", "prompt_toolkit", "markdown_it", "mdurl", "pygments", "wcwidth"),
+    *("xllamacpp", "opentelemetry", "google", "azure"),
+)
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".sh", ".jar")
 _named: dict[str, None] = {}
 _resolved: dict[tuple[str, str], str] = {}
