@@ -119,8 +119,11 @@ class Improvised(NamedLine):
         return needs_marks(text, marked_only=self._marked_only)
 
     def begins(self, cursor: Cursor, at: int) -> bool | None:
-        # The cheapest look at a complete text comes first.
-        if cursor.final and not cursor.base and not (self.may_occur(cursor) and cursor.may_name(at)):
+        # The cheapest looks at a complete text come first.
+        if cursor.final and (
+            _python_list(cursor.text, at) is not None
+            or (not cursor.base and not (self.may_occur(cursor) and cursor.may_name(at)))
+        ):
             return False
         return super().begins(cursor, at)
 
