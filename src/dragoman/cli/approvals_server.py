@@ -119,6 +119,8 @@ async def _serve(settings: ServerSettings, keys: Path, place: JournalPlace, as_j
     access, sink = open_access(settings, keys), make_sink()
     desk = ApprovalDesk(_open_journal(place), AuditLog(find_audit_log(place), sink=sink), sink)
     try:
+        # A journal that cannot be read is told here, and not to the first visitor.
+        await desk.list_open()
         app = ApprovalServer(desk, settings, access, owner=user_name(), announce=_announce)
         listener = open_socket(settings.host, settings.port)
         server = GatewayServer(app, listener, load=None)
