@@ -177,8 +177,9 @@ def test_threat_23_the_wheel_holds_the_package_alone_and_nothing_that_runs_by_it
     assert build["wheel"] == {"packages": ["src/dragoman"]}, "no data beside the package, no hooks of the build"
     inside = [path for path in (ROOT / "src" / "dragoman").rglob("*") if path.is_file()]
     kept = [path for path in inside if not any(part.startswith((".", "__pycache__")) for part in path.parts[-4:])]
-    # Files for a browser, which Python never runs, are in one folder.
-    pages = [path for path in kept if path.parent == ROOT / "src" / "dragoman" / "server" / "inspector" / "static"]
+    # Files for a browser, which Python never runs, are in folders of the server.
+    server = ROOT / "src" / "dragoman" / "server"
+    pages = [path for path in kept if path.parent.name == "static" and path.parents[2] == server]
     assert {path.suffix for path in pages} <= {".css", ".js", ".svg"}
     kinds = {path.suffix for path in kept if path not in pages}
     assert kinds <= {".py", ".typed", ".toml", ".json", ".gz", ".md", ".txt"}, "no .pth, nothing compiled"
