@@ -5,7 +5,7 @@ model waits for its latency. A worker has one processor and a number of slots fo
 requests at once; the model is never busy. Runs arrive at random (a Poisson process), or are all queued at the start.
 
     python benchmarks/fleet_simulation.py                    the fleet for 10, 1,000 and 100,000 runs a minute
-    python benchmarks/fleet_simulation.py --workers 2 --queued 200 --slots 4 --latency 0.05
+    python benchmarks/fleet_simulation.py --workers 2 --queued 200 --slots 2 --latency 0.05 --spread 0
 
 The defaults are what `benchmarks/engine.py` measures on a small machine: with its latency and slots, the simulation has
 to give its throughput.
@@ -21,6 +21,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 RATES = (10, 1_000, 100_000)
 TARGET = 0.7
@@ -46,11 +47,13 @@ class Fleet:
     """The mean time until a model has answered."""
     spread: float = 0.5
     """The deviation of the latency, as a part of its mean."""
-    steps: int = 9
+    steps: int = 8
     """The steps of the engine in a run: the turns, the tools, the end."""
-    processor: float = 0.006
+    start: float = 0.17
+    """The time until a free slot has its next run: workers look into the queue from time to time."""
+    processor: float = 0.004
     """The time of the worker's processor for a step."""
-    database: float = 0.0025
+    database: float = 0.0022
     """The time of the database for a step: its row, and the records of the journal."""
 
 
@@ -164,7 +167,9 @@ class Simulation:
     def _start(self) -> None:
         while self._queue and self._free:
             (number, arrived), worker = self._queue.popleft(), self._free.popleft()
-            self._step(worker, self._databases[number % len(self._databases)], 0, arrived, self._clock.now)
+            database, began = self._databases[number % len(self._databases)], self._clock.now
+            first = partial(self._step, worker, database, 0, arrived, began)
+            self._clock.after(self._fleet.start, first)
 
     def _step(self, worker: int, database: Station, step: int, arrived: float, began: float) -> None:
         fleet, clock = self._fleet, self._clock
@@ -201,7 +206,7 @@ class Simulation:
 
 def plan(rate: float, fleet: Fleet) -> Fleet:
     """Return the smallest fleet whose parts are busy at most to TARGET at a rate of runs per second."""
-    held = fleet.turns * fleet.latency + fleet.steps * (fleet.processor + fleet.database)
+    held = fleet.start + fleet.turns * fleet.latency + fleet.steps * (fleet.processor + fleet.database)
     by_processor = rate * fleet.steps * fleet.processor / TARGET
     by_slots = rate * held / (fleet.slots * TARGET)
     by_database = rate * fleet.steps * fleet.database / (fleet.channels * TARGET)
