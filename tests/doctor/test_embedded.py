@@ -17,6 +17,7 @@ TOKENS = 96
 """Enough for a call, and few enough for a test: the free answer of this model has no end."""
 
 
+@pytest.mark.full
 @pytest.mark.xdist_group("local")
 def test_the_embedded_model_is_weak_and_its_server_is_sound() -> None:
     """It answers in words where a call was asked for; with instructions, and held by a grammar, it calls."""

@@ -48,7 +48,7 @@ def ask(prompt: Prompt, way: Way, format: str) -> str:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("prompt", NEEDING_TOOLS[5::15], ids=lambda prompt: prompt.text)
+@pytest.mark.parametrize("prompt", NEEDING_TOOLS[5::30], ids=lambda prompt: prompt.text)
 def test_under_the_grammar_every_call_is_valid(engine: Engine, prompt: Prompt, format: str) -> None:
     text = ask(prompt, REQUIRED, format)
     assert judge_strictly(text, prompt, TOOLS, format).valid, text

@@ -73,6 +73,7 @@ def test_every_run_tries_the_same_examples(project: pytest.Pytester, monkeypatch
     assert run(project, "-n", "2", header=header) == first
 
 
+@pytest.mark.full
 def test_a_failure_leaves_no_example_behind_for_the_next_run(project: pytest.Pytester) -> None:
     project.makepyfile(test_fails=FAILS)
     for profile in ("fixed", "random"):

@@ -286,6 +286,8 @@ class CycleDetector:
     def _find(self, pairs: list[Pair]) -> list[Cycle]:
         found = []
         for period, steps in enumerate(self._steps, start=1):
+            if len(pairs) < 2 * period:
+                break
             if steps is None:
                 continue
             length = _run(pairs, period)
