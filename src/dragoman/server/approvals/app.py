@@ -37,6 +37,8 @@ from dragoman.server.keys import KeyRing
 from dragoman.server.settings import ServerSettings
 from dragoman.server.web.answers import (
     PAGE_HEADERS,
+    PAGE_METHODS,
+    SECONDS_BETWEEN_BEATS,
     TEXT,
     answer_html,
     answer_static,
@@ -53,10 +55,8 @@ API = "/approvals"
 KEYS_FILE = "approval-keys.json"
 # A browser names the origin of a form only if the page lets it name its own pages.
 _HEADERS = {**PAGE_HEADERS, "referrer-policy": "same-origin"}
-_METHODS = ("GET", "HEAD", "POST")
 _STATIC = frozenset({"approvals.js", "approvals.css"})
 _MOST_OF_AN_ANSWER = 1024 * 1024
-_SECONDS_BETWEEN_BEATS = 15.0
 _BY_LINK = "Open the link that the terminal of the server shows. Each link works once."
 
 
@@ -205,7 +205,7 @@ class ApprovalServer:
     # ---- the pages ---------------------------------------------------------------------------------------------------
 
     async def _serve_pages(self, call: HttpCall) -> None:
-        failure = self.access.check_page(call, _METHODS, from_elsewhere=not self._is_near)
+        failure = self.access.check_page(call, PAGE_METHODS, from_elsewhere=not self._is_near)
         if failure is None and call.method == "POST" and not {"origin", "sec-fetch-site"} & call.headers.keys():
             # Every browser says where a form comes from.
             failure = Failure("unauthorized", "the request does not say which page it comes from", 403)
@@ -342,7 +342,7 @@ class ApprovalServer:
     async def _send_changes(self, call: HttpCall, event: asyncio.Event) -> None:
         while not self.desk.is_over:
             try:
-                await asyncio.wait_for(event.wait(), _SECONDS_BETWEEN_BEATS)
+                await asyncio.wait_for(event.wait(), SECONDS_BETWEEN_BEATS)
             except TimeoutError:
                 await call.send(b": alive\n\n")
                 continue

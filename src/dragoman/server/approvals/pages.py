@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from dragoman import __version__
 from dragoman.characters import escape_text
 from dragoman.server.approvals.desk import is_question
-from dragoman.server.web.markup import Html, html, join, when, write_keys
+from dragoman.server.web.markup import Html, Site, html, join, when, write_document
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _WORDS = {"open": "waits", "expired": "expired", "approved": "approved", "denied": "denied", "answered": "answered"}
@@ -29,42 +28,24 @@ _KEYS = (
 )
 
 
+_SITE = Site(
+    "approvals",
+    "",
+    Html(
+        '<link rel="stylesheet" href="/static/approvals.css">\n'
+        '<script type="module" src="/static/approvals.js"></script>'
+    ),
+    _KEYS,
+    "An approval is valid once, for exactly what is shown.",
+)
+_LINKS = Html('<a href="/" aria-current="page">Requests</a>')
+
+
 def write_page(title: str, content: Html, person: str = "") -> Html:
     """Return a whole page."""
-    return html(
-        """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title} - dragoman approvals</title>
-<link rel="icon" href="/static/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/static/pages.css">
-<link rel="stylesheet" href="/static/approvals.css">
-<script type="module" src="/static/approvals.js"></script>
-</head>
-<body data-page="exchanges">
-<a class="skip" href="#main">Skip to the content</a>
-<header class="top">
-<p class="brand"><span class="name">dragoman</span> approvals</p>
-<nav aria-label="Pages"><a href="/" aria-current="page">Requests</a></nav>
-{person}
-<button type="button" id="show-keys" class="quiet">Keys <kbd>?</kbd></button>
-</header>
-{content}
-<div id="announce" class="hidden" role="status" aria-live="polite"></div>
-{keys}
-<footer class="bottom"><p>dragoman {version}. An approval is valid once, for exactly what is shown.</p></footer>
-</body>
-</html>
-""",
-        title=title,
-        person=when(person, '<p class="person">You answer as <strong>{person}</strong></p>', person=person),
-        content=content,
-        keys=write_keys(_KEYS),
-        version=__version__,
-    )
+    said = when(person, '<p class="person">You answer as <strong>{person}</strong></p>', person=person)
+    # The page has the layout of the list in the shared style.
+    return write_document(_SITE, title, "exchanges", links=_LINKS, content=content, person=said)
 
 
 def write_login(said: str, *, is_near: bool) -> Html:

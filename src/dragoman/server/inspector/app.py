@@ -51,6 +51,8 @@ from dragoman.server.paths import GENERATE, find_gemini
 from dragoman.server.router import Chosen, Router, find_row_key
 from dragoman.server.web.answers import (
     PAGE_HEADERS,
+    PAGE_METHODS,
+    SECONDS_BETWEEN_BEATS,
     TEXT,
     answer_html,
     answer_static,
@@ -66,11 +68,9 @@ from dragoman.wire.values import parse
 
 log = logging.getLogger("dragoman.server")
 
-METHODS = ("GET", "HEAD", "POST")
 _MOST_PENDING = 64 * 1024 * 1024
 """Bytes of exchanges that wait for their redaction. Further ones are not kept."""
 _MOST_OF_A_REQUEST = 2 * MOST_TEXT + 64 * 1024
-_SECONDS_BETWEEN_BEATS = 15.0
 _LONGEST_SEARCH = 200
 _STATIC = frozenset({"inspector.js", "keys.js", "playground.js"})
 ROOT = "/inspector"
@@ -211,7 +211,7 @@ class InspectedGateway(Gateway):
     async def _guard(self, call: HttpCall) -> None:
         """Answer a request below `/inspector` if its browser may see the inspector."""
         call.added = {**PAGE_HEADERS, "content-security-policy": write_policy("", ROOT, "inspector")}
-        failure = self.access.check_page(call, METHODS)
+        failure = self.access.check_page(call, PAGE_METHODS)
         if failure is not None:
             said = escape_message(failure.message)
             log.info("refused %s %s: %s", call.method, escape_message(call.path[:200]), said)
@@ -304,7 +304,7 @@ class InspectedGateway(Gateway):
     async def _send_changes(self, call: HttpCall, queue: asyncio.Queue[Any], show: Filter, words: str) -> None:
         while True:
             try:
-                change = await asyncio.wait_for(queue.get(), _SECONDS_BETWEEN_BEATS)
+                change = await asyncio.wait_for(queue.get(), SECONDS_BETWEEN_BEATS)
             except TimeoutError:
                 await call.send(b": alive\n\n")
                 continue

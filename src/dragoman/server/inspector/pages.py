@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
-from dragoman import __version__
 from dragoman.server.inspector.store import FILTERS, Entry, Filter
 from dragoman.server.inspector.trial import AUTO, TRUSTS, list_formats
-from dragoman.server.web.markup import Html, html, join, options, when, write_keys
+from dragoman.server.web.markup import Html, Site, html, join, options, when, write_document
 
 _LABELS: dict[str, str] = {"all": "All", "repaired": "Repaired", "refused": "Refused", "failed": "Failed"}
 _WORDS = {
@@ -37,41 +36,7 @@ KEYS: tuple[tuple[str, str], ...] = (
 
 def write_page(title: str, page: str, content: Html) -> Html:
     """Return a whole page."""
-    return html(
-        """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title} - dragoman inspector</title>
-<link rel="icon" href="/inspector/static/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/inspector/static/pages.css">
-<script type="module" src="/inspector/static/inspector.js"></script>
-</head>
-<body data-page="{page}">
-<a class="skip" href="#main">Skip to the content</a>
-<header class="top">
-<p class="brand"><span class="name">dragoman</span> inspector</p>
-<nav aria-label="Pages">{links}</nav>
-<button type="button" id="show-keys" class="quiet">Keys <kbd>?</kbd></button>
-</header>
-{content}
-<div id="announce" class="hidden" role="status" aria-live="polite"></div>
-{keys}
-{copied}
-<footer class="bottom"><p>dragoman {version}. Secrets are hidden before anything is kept.</p></footer>
-</body>
-</html>
-""",
-        title=title,
-        page=page,
-        links=_write_links(page),
-        content=content,
-        keys=write_keys(KEYS),
-        copied=_COPIED,
-        version=__version__,
-    )
+    return write_document(_SITE, title, page, links=_write_links(page), content=content, windows=_COPIED)
 
 
 def _write_links(page: str) -> Html:
@@ -93,6 +58,15 @@ _COPIED = Html(
 <textarea id="copy-text" readonly rows="12" aria-labelledby="copy-title"></textarea>
 <form method="dialog"><button>Close</button></form>
 </dialog>"""
+)
+
+
+_SITE = Site(
+    "inspector",
+    "/inspector",
+    Html('<script type="module" src="/inspector/static/inspector.js"></script>'),
+    KEYS,
+    "Secrets are hidden before anything is kept.",
 )
 
 

@@ -20,6 +20,9 @@ PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
+PAGE_METHODS = ("GET", "HEAD", "POST")
+SECONDS_BETWEEN_BEATS = 15.0
+"""How long a stream of events may be silent: proxies and browsers close one that is silent for longer."""
 _KINDS = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",

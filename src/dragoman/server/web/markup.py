@@ -12,6 +12,9 @@ import re
 from collections.abc import Iterable
 from typing import LiteralString
 
+from msgspec import Struct
+
+from dragoman import __version__
 from dragoman.characters import escape_text
 
 _holes = re.compile(r"\{([a-z_]+)\}").sub
@@ -23,6 +26,7 @@ class Html(str):
     __slots__ = ()
 
 
+NOTHING = Html("")
 Value = str | int | float | None | Iterable[Html]
 
 
@@ -84,4 +88,64 @@ def write_keys(keys: Iterable[tuple[str, str]]) -> Html:
 <form method="dialog"><button>Close</button></form>
 </dialog>""",
         rows=rows,
+    )
+
+
+class Site(Struct, frozen=True):
+    """What all pages of one application have in common."""
+
+    name: str
+    root: str
+    """The path before that of its static files."""
+    files: Html
+    """The elements of the head that load its own style and script."""
+    keys: tuple[tuple[str, str], ...]
+    note: str
+    """A sentence at the end of each page."""
+
+
+def write_document(
+    site: Site, title: str, page: str, *, links: Html, content: Html, person: Html = NOTHING, windows: Html = NOTHING
+) -> Html:
+    """Return a whole page: `content` between the links to the pages of the site and its keys."""
+    return html(
+        """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title} - dragoman {name}</title>
+<link rel="icon" href="{root}/static/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="{root}/static/pages.css">
+{files}
+</head>
+<body data-page="{page}">
+<a class="skip" href="#main">Skip to the content</a>
+<header class="top">
+<p class="brand"><span class="name">dragoman</span> {name}</p>
+<nav aria-label="Pages">{links}</nav>
+{person}
+<button type="button" id="show-keys" class="quiet">Keys <kbd>?</kbd></button>
+</header>
+{content}
+<div id="announce" class="hidden" role="status" aria-live="polite"></div>
+{keys}
+{windows}
+<footer class="bottom"><p>dragoman {version}. {note}</p></footer>
+</body>
+</html>
+""",
+        title=title,
+        name=site.name,
+        root=site.root,
+        files=site.files,
+        page=page,
+        links=links,
+        person=person,
+        content=content,
+        keys=write_keys(site.keys),
+        windows=windows,
+        version=__version__,
+        note=site.note,
     )
