@@ -104,12 +104,7 @@ class Site(Struct, frozen=True):
     """A sentence at the end of each page."""
 
 
-def write_document(
-    site: Site, title: str, page: str, *, links: Html, content: Html, person: Html = NOTHING, windows: Html = NOTHING
-) -> Html:
-    """Return a whole page: `content` between the links to the pages of the site and its keys."""
-    return html(
-        """<!doctype html>
+_DOCUMENT: LiteralString = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -135,7 +130,15 @@ def write_document(
 <footer class="bottom"><p>dragoman {version}. {note}</p></footer>
 </body>
 </html>
-""",
+"""
+
+
+def write_document(
+    site: Site, title: str, page: str, *, links: Html, content: Html, person: Html = NOTHING, windows: Html = NOTHING
+) -> Html:
+    """Return a whole page: `content` between the links to the pages of the site and its keys."""
+    return html(
+        _DOCUMENT,
         title=title,
         name=site.name,
         root=site.root,
