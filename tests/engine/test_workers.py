@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -164,25 +164,36 @@ def test_a_worker_that_stops_hands_its_runs_over(postgres: PostgresServer, tmp_p
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_workers_that_die_every_two_seconds_lose_nothing(postgres: PostgresServer, tmp_path: Path, root: Path) -> None:
-    async def kill(desk: Office, done: asyncio.Event) -> int:
-        killed = 0
-        for number in itertools.count():
-            try:
+    async def kill(desk: Office, done: asyncio.Event) -> list[str]:
+        """Every two seconds the oldest worker goes and a new one comes; one is stopped and continued."""
+        events: list[str] = []
+        working, paused, coming = list(desk.workers), list[subprocess.Popen[str]](), list[asyncio.Task[None]]()
+
+        async def replace() -> None:
+            new = desk.hire()
+            await asyncio.to_thread(desk.await_start, new)
+            working.append(new)
+
+        plan = itertools.chain(
+            ("killed", "killed", "stopped", "killed", "killed", "continued"), itertools.repeat("killed")
+        )
+        while True:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(done.wait(), 2.0)
-                return killed
-            except TimeoutError:
-                # The oldest worker goes, and a new one comes. The fourth is paused, continues when its runs have been
-                # taken over, and goes then.
-                if number == 3:
-                    desk.workers[3].send_signal(signal.SIGSTOP)
-                elif number in (5, 6):
-                    desk.workers[3].send_signal(signal.SIGCONT if number == 5 else signal.SIGKILL)
-                    continue
-                else:
-                    desk.workers[number if number < 5 else number - 2].kill()
-                    killed += 1
-                # On a busy machine a worker takes long to start. Without this, there would soon be none that works.
-                await asyncio.to_thread(desk.await_start, desk.hire())
+                await asyncio.gather(*coming)
+                return events
+            # A busy machine starts workers slowly. Without this limit there would soon be none that works.
+            events.append(next(plan) if len(working) > 1 else "waited")
+            if events[-1] == "killed":
+                working.pop(0).kill()
+                coming.append(asyncio.create_task(replace()))
+            elif events[-1] == "stopped":
+                paused.append(working.pop(0))
+                paused[0].send_signal(signal.SIGSTOP)
+            elif events[-1] == "continued":
+                # Its lease of three seconds has ended, so others have taken its runs.
+                paused[0].send_signal(signal.SIGCONT)
+                working.append(paused[0])
 
     async def scene(desk: Office) -> None:
         engine, done = PostgresEngine(desk.url), asyncio.Event()
@@ -192,7 +203,9 @@ def test_workers_that_die_every_two_seconds_lose_nothing(postgres: PostgresServe
         run_ids = await asyncio.gather(*(engine.submit("clerk", name, run_id=name) for name in names))
         unknown = await finish(engine, run_ids, desk)
         done.set()
-        print(f"{unknown} outcomes are unknown, {await killer} workers were killed")
+        events = await killer
+        assert {"killed", "stopped", "continued"} <= set(events)
+        print(f"{unknown} outcomes are unknown; workers: {events}")
         await engine.close()
 
     with office(postgres, tmp_path, root, 4) as desk:

@@ -1,6 +1,6 @@
 """A worker with one agent and three tools, for tests that kill it. It writes what its tools do into a ledger.
 
-python worker_program.py ADDRESS LEDGER [SECONDS]     SECONDS is the latency of the scripted model
+python worker_program.py ADDRESS LEDGER
 """
 
 from __future__ import annotations
