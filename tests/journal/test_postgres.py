@@ -27,6 +27,8 @@ from dragoman.journal import (
     JournalTooNew,
     PostgresJournal,
     RunBusy,
+    RunLost,
+    RunOver,
     open_journal,
     order_faults,
 )
@@ -131,16 +133,16 @@ class LosesAnswers:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.next = False
-        commit = PostgresWriter._commit
+        execute = PostgresWriter._execute
 
-        def lose(writer: PostgresWriter, connection: Any) -> None:
-            commit(writer, connection)
+        def lose(writer: PostgresWriter, connection: Any, jobs: list[Any]) -> None:
+            execute(writer, connection, jobs)
             if self.next:
                 self.next = False
                 connection.raw.close()
                 raise psycopg.OperationalError("the connection was lost")
 
-        monkeypatch.setattr(PostgresWriter, "_commit", lose)
+        monkeypatch.setattr(PostgresWriter, "_execute", lose)
 
 
 def test_a_change_whose_answer_was_lost_happens_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +175,35 @@ def test_a_change_whose_answer_was_lost_happens_once(url: str, monkeypatch: pyte
 
     with PostgresJournal(url) as journal:
         asyncio.run(scene(journal))
+
+
+def test_an_append_is_refused_after_somebody_else_has_claimed_the_run(url: str) -> None:
+    """The journal appends without a look at the run, as long as nobody else has changed it."""
+
+    async def scene(first: PostgresJournal, second: PostgresJournal) -> None:
+        token = await first.begin("r", "s", b"{}")
+        await first.append("r", [Entry("reply")], token=token)
+        await first.release("r", token=token)
+        taken = await second.claim("r")
+        with pytest.raises(RunLost):
+            await first.append("r", [Entry("reply")], token=token)
+        await second.append("r", [Entry("reply", b"2"), Entry("delivered")], token=taken)
+        await second.append("r", [Entry("ended")], token=taken)
+        with pytest.raises(RunOver):
+            await second.append("r", [Entry("reply")], token=taken)
+        assert [record.kind for record in await first.read("r")] == ["run", "reply", "reply", "delivered", "ended"]
+
+    async def steal(journal: PostgresJournal) -> None:
+        token = await journal.begin("t", "s", b"{}")
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute("UPDATE dragoman.runs SET token = token + 1 WHERE run_id = 't'")
+        with pytest.raises(RunLost):
+            await journal.append("t", [Entry("reply")], token=token)
+        assert len(await journal.read("t")) == 1
+
+    with PostgresJournal(url) as first, PostgresJournal(url) as second:
+        asyncio.run(scene(first, second))
+        asyncio.run(steal(first))
 
 
 def test_a_server_that_crashes_loses_no_promise(postgres: PostgresServer, url: str) -> None:

@@ -121,7 +121,6 @@ def _cannot_make(path: Path, error: OSError) -> JournalFailed:
 
 
 def _check_version(connection: sqlite3.Connection, path: Path, *, writing: bool, busy_seconds: float) -> None:
-    version, application = stamps(connection)
     if writing and is_blank(connection):
         use_write_ahead_log(connection, busy_seconds)
         connection.execute("BEGIN EXCLUSIVE")
@@ -130,7 +129,8 @@ def _check_version(connection: sqlite3.Connection, path: Path, *, writing: bool,
                 _make_tables(connection)
         finally:
             connection.execute("COMMIT" if connection.in_transaction else "SELECT 1")
-        version, application = stamps(connection)
+    # Read last: another process may have made the tables since this one began.
+    version, application = stamps(connection)
     if application != APPLICATION:
         raise JournalFailed(f"{path} is a database, but not a journal of dragoman", hint="name another file")
     if version > VERSION:

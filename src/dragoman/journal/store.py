@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Self
 
 import msgspec
+from msgspec import structs
 
 from dragoman.journal.history import export_session, fork_plan, summarise
 from dragoman.journal.journal import (
@@ -64,6 +65,8 @@ class SqlJournal:
         self._is_alive = is_alive
         self._lease_seconds = lease_seconds
         self._writer = writer
+        self._known: dict[str, Row] = {}
+        """The rows of held runs as this journal wrote them last. Only the thread that writes uses it."""
         self._writing = Worker("dragoman-journal-writer", writer)
         self._reading = Worker("dragoman-journal-reader", reader)
         # The threads have no reference to this object, so they end when it is garbage-collected.
@@ -112,7 +115,7 @@ class SqlJournal:
             row = self._insert_run(connection, run_id, named, parent, None, at)
             if row is None:
                 return self._begun(connection, run_id, holder, written)
-            self._insert(connection, row, [Record(0, "run", body, at=at)])
+            row = self._insert(connection, *self._extend(row, [Entry("run", body)], at))
             written = row.checksum
             return self._take(connection, row, holder)
 
@@ -133,21 +136,33 @@ class SqlJournal:
         at = self._clock()
         written: bytes | None = None
 
+        def work_at_once(connection: Connection) -> bool:
+            nonlocal written
+            row = self._known.get(run_id)
+            if row is None or row.lease.token != token or written is not None:
+                return False
+            new, rows = self._extend(row, entries, at)
+            # If the connection fails now, the records may be there. `work` looks for this checksum then.
+            written = new.checksum
+            if not self._insert_at_once(connection, row, new, rows):
+                written = None
+                return False
+            self._remember(new)
+            return True
+
         def work(connection: Connection) -> None:
             nonlocal written
+            if work_at_once(connection):
+                return
             row = self._held(connection, run_id, token)
             if written is not None and self._is_written(connection, row, written):
                 return
             if row.ended:
                 raise RunOver(run_id)
-            records = [
-                Record(number, entry.kind, entry.body, entry.call_id, at, entry.calls)
-                for number, entry in enumerate(entries, row.records)
-            ]
-            self._insert(connection, row, records)
-            written = row.checksum
+            written = self._insert(connection, *self._extend(row, entries, at)).checksum
 
-        await self._writing.do(work, durable=any(entry.kind in DURABLE for entry in entries))
+        durable = any(entry.kind in DURABLE for entry in entries)
+        await self._writing.do(work, durable=durable, statement=work_at_once)
 
     def _is_written(self, connection: Connection, row: Row, checksum: bytes) -> bool:
         """Whether the run has the record with this checksum, which covers all records before it."""
@@ -192,12 +207,14 @@ class SqlJournal:
         await self._writing.do(work)
 
     async def release(self, run_id: str, *, token: int) -> None:
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> bool:
             if self._writer.held.get(run_id) == token:
                 del self._writer.held[run_id]
+                self._known.pop(run_id, None)
             connection.execute("UPDATE runs SET holder = NULL WHERE run_id = ? AND token = ?", (run_id, token))
+            return True
 
-        await self._writing.do(work)
+        await self._writing.do(work, statement=work)
 
     def _find(self, connection: Connection, run_id: str, lock: str = "") -> Row:
         return find_run(connection, run_id, self._place, lock)
@@ -213,12 +230,14 @@ class SqlJournal:
             (token, msgspec.json.encode(holder).decode(), value, self._lease_seconds, row.id),
         )
         self._writer.held[row.run_id] = token
+        self._remember(structs.replace(row, lease=structs.replace(row.lease, token=token, holder=holder)))
         return token
 
     def _held(self, connection: Connection, run_id: str, token: int) -> Row:
         """Return the run, if this token holds it. An expired lease does not matter if nobody has claimed the run."""
         row = self._find(connection, run_id, self.lock)
         if row.lease.token != token or row.lease.holder is None:
+            self._known.pop(run_id, None)
             raise RunLost(run_id, token, str(row.lease.holder or ""))
         return row
 
@@ -281,7 +300,7 @@ class SqlJournal:
             row = self._insert_run(connection, names[run.run_id], new_session, parent, run.run_id, self._clock())
             if row is None:
                 raise RunExists(names[run.run_id])
-            self._insert(connection, row, records)
+            self._insert(connection, *self._extend(row, records, row.begun))
         return list(names.values())
 
     async def delete(self, session: str) -> int:
@@ -331,28 +350,47 @@ class SqlJournal:
         row.checksum = row.seed()
         return row
 
-    def _insert(self, connection: Connection, row: Row, records: Sequence[Record]) -> None:
-        """Append records, and update the counts of the run."""
-        rows = []
-        for record in records:
-            row.checksum = link(row.checksum, record)
+    def _extend(self, row: Row, entries: Sequence[Entry | Record], at: float) -> tuple[Row, list[tuple[Any, ...]]]:
+        """Return the row of a run with more records, and the rows of these records. A copied record keeps its time."""
+        new, rows = structs.replace(row), []
+        for number, entry in enumerate(entries, row.records):
+            when = entry.at if isinstance(entry, Record) else at
+            record = Record(number, entry.kind, entry.body, entry.call_id, when, entry.calls)
+            new.checksum = link(new.checksum, record)
             ids = (self._encode(record.call_id), self._encode(encode_calls(record.calls)))
-            rows.append((row.id, record.number, record.at, record.kind, *ids, row.checksum, record.body))
-        connection.executemany(_INSERT, rows)
-        turns = row.turns + sum(record.kind == "reply" for record in records)
-        end, value = self._lease_end()
-        connection.execute(
-            f"UPDATE runs SET last = ?, records = ?, turns = ?, ended = ?, checksum = ?, until = {end} WHERE id = ?",
-            (
-                max(row.last, records[-1].at),
-                row.records + len(records),
-                turns,
-                int(records[-1].kind == "ended"),
-                row.checksum,
-                value,
-                row.id,
-            ),
+            rows.append((number, when, record.kind, *ids, new.checksum, record.body))
+            new.last = max(new.last, when)
+        new.records += len(rows)
+        new.turns += sum(entry.kind == "reply" for entry in entries)
+        new.ended = entries[-1].kind == "ended"
+        return new, rows
+
+    def _insert(self, connection: Connection, row: Row, rows: Sequence[tuple[Any, ...]]) -> Row:
+        """Append records, and update the counts of the run."""
+        connection.executemany(_INSERT, [(row.id, *each) for each in rows])
+        update, values = self._update(row)
+        connection.execute(f"{update} WHERE id = ?", (*values, row.id))
+        self._remember(row)
+        return row
+
+    def _update(self, row: Row) -> tuple[str, tuple[Any, ...]]:
+        """Return the statement that stores the counts of a run and renews its lease, and its parameters."""
+        end, until = self._lease_end()
+        return (
+            f"UPDATE runs SET last = ?, records = ?, turns = ?, ended = ?, checksum = ?, until = {end}",
+            (row.last, row.records, row.turns, int(row.ended), row.checksum, until),
         )
+
+    def _insert_at_once(self, connection: Connection, row: Row, new: Row, rows: Sequence[tuple[Any, ...]]) -> bool:
+        """Append records to a run that is still as in `row`, with one statement. False: nothing was written."""
+        return False
+
+    def _remember(self, row: Row) -> None:
+        """Keep the row of a held run, so that the next append need not read it."""
+        if row.run_id in self._writer.held and not row.ended:
+            self._known[row.run_id] = row
+        else:
+            self._known.pop(row.run_id, None)
 
     # ---- close -------------------------------------------------------------------------------------------------
 

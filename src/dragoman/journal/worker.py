@@ -27,10 +27,14 @@ MOST_AT_ONCE = 256
 class Job:
     """One job, and the task that waits for it. It may run twice, if the first transaction was rolled back or lost."""
 
-    __slots__ = ("durable", "future", "loop", "outcome", "work")
+    __slots__ = ("durable", "future", "loop", "outcome", "statement", "work")
 
-    def __init__(self, work: Callable[[Any], Any], durable: bool) -> None:
+    def __init__(
+        self, work: Callable[[Any], Any], durable: bool, statement: Callable[[Any], bool] | None = None
+    ) -> None:
         self.work = work
+        self.statement = statement
+        """Does the same with one statement, which is a transaction of its own. False: `work` has to do it."""
         self.durable = durable
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
@@ -64,9 +68,11 @@ class Worker:
         self._process = 0
         self._closed = False
 
-    async def do(self, work: Callable[[Any], T], *, durable: bool = False) -> T:
+    async def do(
+        self, work: Callable[[Any], T], *, durable: bool = False, statement: Callable[[Any], bool] | None = None
+    ) -> T:
         """Run a job with the handler's connection. A queued job runs even if the waiting task is cancelled."""
-        job = Job(work, durable)
+        job = Job(work, durable, statement)
         with self._lock:
             self._check_usable()
             if self._thread is None:
@@ -220,13 +226,7 @@ class Writer(Handler, Generic[C]):
         """Execute the jobs in one transaction. After a rollback, every job gets the error, which is returned."""
         held = dict(self.held)
         try:
-            self._begin(connection, any(job.durable for job in jobs))
-            for job in jobs:
-                try:
-                    job.outcome = (job.work(connection), None)
-                except JournalError as refusal:
-                    job.outcome = (None, refusal)
-            self._commit(connection)
+            self._execute(connection, jobs)
         except BaseException as error:
             failure = self._explain(error)
             self.held = held
@@ -235,6 +235,15 @@ class Writer(Handler, Generic[C]):
                 job.outcome = (None, failure)
             return error
         return None
+
+    def _execute(self, connection: C, jobs: list[Job]) -> None:
+        self._begin(connection, any(job.durable for job in jobs))
+        for job in jobs:
+            try:
+                job.outcome = (job.work(connection), None)
+            except JournalError as refusal:
+                job.outcome = (None, refusal)
+        self._commit(connection)
 
     def rest(self) -> float | None:
         """Renew the leases: a process that runs a tool for minutes is still alive."""
