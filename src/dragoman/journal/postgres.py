@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.errors import ConfigError
 from dragoman.journal.journal import JournalError, JournalFailed, JournalTooNew
@@ -291,10 +291,11 @@ class PostgresWriter(Writer[PostgresConnection]):
 
     def _execute(self, connection: PostgresConnection, jobs: list[Job]) -> None:
         # Each statement of a transaction is a round trip to the server. The usual append is only one of them.
-        if len(jobs) == 1 and jobs[0].statement is not None and jobs[0].statement(connection):
-            jobs[0].outcome = (None, None)
-        else:
+        done = jobs[0].statement(connection) if len(jobs) == 1 and jobs[0].statement is not None else None
+        if done is None:
             super()._execute(connection, jobs)
+        else:
+            jobs[0].outcome = (done, None)
 
     def _undo(self, connection: PostgresConnection) -> None:
         with contextlib.suppress(Exception):
@@ -436,6 +437,15 @@ class PostgresJournal(SqlJournal):
 
     def _encode(self, text: str) -> bytes:
         return text.encode()
+
+    def _create_at_once(self, connection: Connection, row: Row, rows: Sequence[tuple[Any, ...]]) -> Row | None:
+        create, values = self._create(row)
+        found = connection.execute(
+            f"WITH made AS ({create} RETURNING id) INSERT INTO records SELECT made.id, given.*"
+            f" FROM made, (VALUES {', '.join([_GIVEN] * len(rows))}) AS given RETURNING run",
+            (*values, *(value for each in rows for value in each)),
+        ).fetchone()
+        return structs.replace(row, id=found[0]) if found is not None else None
 
     def _insert_at_once(self, connection: Connection, row: Row, new: Row, rows: Sequence[tuple[Any, ...]]) -> bool:
         update, values = self._update(new)

@@ -26,14 +26,14 @@ from dragoman.journal.journal import (
     check_entries,
     check_name,
 )
-from dragoman.journal.leases import LEASE_SECONDS, Holder, is_held, is_running, new_run_id, this_process
+from dragoman.journal.leases import LEASE_SECONDS, Holder, Lease, is_held, is_running, new_run_id, this_process
 from dragoman.journal.rows import Connection, Row, encode_calls, find_run, find_runs, link, read_first, read_records
 from dragoman.journal.worker import Handler, Worker, Writer
 
 _INSERT = "INSERT INTO records (run, number, at, kind, call_id, calls, checksum, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_RUN = (
     "INSERT INTO runs (run_id, session, parent, copied_from, begun, last, records, turns, ended, checksum, token,"
-    " holder, until, seconds) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, ?, 0, NULL, 0, ?) ON CONFLICT (run_id) DO NOTHING"
+    " holder, seconds, until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {until}) ON CONFLICT (run_id) DO NOTHING"
 )
 
 
@@ -108,18 +108,38 @@ class SqlJournal:
         named = check_name("session", session or run_id)
         holder = this_process(owner)
         at = self._clock()
+        row = self._new_row(run_id, named, parent, None, at)
+        row.lease = Lease(1, holder, at, self._lease_seconds)
+        new, rows = self._extend(row, [Entry("run", body)], at)
         written: bytes | None = None
+
+        def work_at_once(connection: Connection) -> int | None:
+            nonlocal written
+            if written is not None:
+                return None
+            # If the connection fails now, the run may be there. `work` looks for this checksum then.
+            written = new.checksum
+            made = self._create_at_once(connection, new, rows)
+            if made is None:
+                written = None
+                return None
+            return self._keep(made)
 
         def work(connection: Connection) -> int:
             nonlocal written
-            row = self._insert_run(connection, run_id, named, parent, None, at)
-            if row is None:
+            made = self._create_run(connection, new, rows)
+            if made is None:
                 return self._begun(connection, run_id, holder, written)
-            row = self._insert(connection, *self._extend(row, [Entry("run", body)], at))
-            written = row.checksum
-            return self._take(connection, row, holder)
+            written = new.checksum
+            return self._keep(made)
 
-        return await self._writing.do(work, durable=True)
+        return await self._writing.do(work, durable=True, statement=work_at_once)
+
+    def _keep(self, row: Row) -> int:
+        """Note that this process holds the run. Return its token."""
+        self._writer.held[row.run_id] = row.lease.token
+        self._remember(row)
+        return row.lease.token
 
     def _begun(self, connection: Connection, run_id: str, holder: Holder, written: bytes | None) -> int:
         """Return the token of a run that an earlier execution of the same job began."""
@@ -136,17 +156,17 @@ class SqlJournal:
         at = self._clock()
         written: bytes | None = None
 
-        def work_at_once(connection: Connection) -> bool:
+        def work_at_once(connection: Connection) -> bool | None:
             nonlocal written
             row = self._known.get(run_id)
             if row is None or row.lease.token != token or written is not None:
-                return False
+                return None
             new, rows = self._extend(row, entries, at)
             # If the connection fails now, the records may be there. `work` looks for this checksum then.
             written = new.checksum
             if not self._insert_at_once(connection, row, new, rows):
                 written = None
-                return False
+                return None
             self._remember(new)
             return True
 
@@ -229,9 +249,7 @@ class SqlJournal:
             f"UPDATE runs SET token = ?, holder = ?, until = {end}, seconds = ? WHERE id = ?",
             (token, msgspec.json.encode(holder).decode(), value, self._lease_seconds, row.id),
         )
-        self._writer.held[row.run_id] = token
-        self._remember(structs.replace(row, lease=structs.replace(row.lease, token=token, holder=holder)))
-        return token
+        return self._keep(structs.replace(row, lease=structs.replace(row.lease, token=token, holder=holder)))
 
     def _held(self, connection: Connection, run_id: str, token: int) -> Row:
         """Return the run, if this token holds it. An expired lease does not matter if nobody has claimed the run."""
@@ -297,10 +315,9 @@ class SqlJournal:
         for run, records in plan:
             names[run.run_id] = self._new_id()
             parent = names.get(run.parent or "", run.parent)
-            row = self._insert_run(connection, names[run.run_id], new_session, parent, run.run_id, self._clock())
-            if row is None:
+            row = self._new_row(names[run.run_id], new_session, parent, run.run_id, self._clock())
+            if self._create_run(connection, *self._extend(row, records, row.begun)) is None:
                 raise RunExists(names[run.run_id])
-            self._insert(connection, *self._extend(row, records, row.begun))
         return list(names.values())
 
     async def delete(self, session: str) -> int:
@@ -333,22 +350,31 @@ class SqlJournal:
 
     # ---- rows --------------------------------------------------------------------------------------------------
 
-    def _insert_run(
-        self,
-        connection: Connection,
-        run_id: str,
-        session: str,
-        parent: str | None,
-        copied_from: str | None,
-        at: float,
-    ) -> Row | None:
-        """Return the new row of a run, or None if there is already a run of this name."""
-        values = (run_id, session, parent, copied_from, at, at, b"", self._lease_seconds)
-        if connection.execute(_INSERT_RUN, values).rowcount == 0:
-            return None
-        row = self._find(connection, run_id)
+    def _new_row(self, run_id: str, session: str, parent: str | None, copied_from: str | None, at: float) -> Row:
+        lease = Lease(0, None, 0.0, self._lease_seconds)
+        row = Row(0, run_id, session, parent, copied_from, at, at, 0, 0, False, b"", lease)
         row.checksum = row.seed()
         return row
+
+    def _create_run(self, connection: Connection, row: Row, rows: Sequence[tuple[Any, ...]]) -> Row | None:
+        """Write a new run with its records. Return its row with its id, or None if there is a run of this name."""
+        if connection.execute(*self._create(row)).rowcount == 0:
+            return None
+        made = structs.replace(row, id=self._find(connection, row.run_id).id)
+        connection.executemany(_INSERT, [(made.id, *each) for each in rows])
+        return made
+
+    def _create(self, row: Row) -> tuple[str, tuple[Any, ...]]:
+        """Return the statement that writes the row of a new run, and its parameters."""
+        names = (row.run_id, row.session, row.parent, row.copied_from, row.begun, row.last, row.records, row.turns)
+        holder = msgspec.json.encode(row.lease.holder).decode() if row.lease.holder is not None else None
+        end, until = self._lease_end() if holder is not None else ("?", 0.0)
+        values = (*names, int(row.ended), row.checksum, row.lease.token, holder, row.lease.seconds, until)
+        return _INSERT_RUN.format(until=end), values
+
+    def _create_at_once(self, connection: Connection, row: Row, rows: Sequence[tuple[Any, ...]]) -> Row | None:
+        """Do the same with one statement. None: nothing was written."""
+        return None
 
     def _extend(self, row: Row, entries: Sequence[Entry | Record], at: float) -> tuple[Row, list[tuple[Any, ...]]]:
         """Return the row of a run with more records, and the rows of these records. A copied record keeps its time."""

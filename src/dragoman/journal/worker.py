@@ -30,11 +30,11 @@ class Job:
     __slots__ = ("durable", "future", "loop", "outcome", "statement", "work")
 
     def __init__(
-        self, work: Callable[[Any], Any], durable: bool, statement: Callable[[Any], bool] | None = None
+        self, work: Callable[[Any], Any], durable: bool, statement: Callable[[Any], Any] | None = None
     ) -> None:
         self.work = work
         self.statement = statement
-        """Does the same with one statement, which is a transaction of its own. False: `work` has to do it."""
+        """Does the same with one statement, which is a transaction of its own. None: `work` has to do it."""
         self.durable = durable
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
@@ -69,7 +69,7 @@ class Worker:
         self._closed = False
 
     async def do(
-        self, work: Callable[[Any], T], *, durable: bool = False, statement: Callable[[Any], bool] | None = None
+        self, work: Callable[[Any], T], *, durable: bool = False, statement: Callable[[Any], Any] | None = None
     ) -> T:
         """Run a job with the handler's connection. A queued job runs even if the waiting task is cancelled."""
         job = Job(work, durable, statement)
