@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -626,3 +628,29 @@ def test_the_surroundings_of_a_call() -> None:
 
     result = agent([call("where"), "done"], where, workspace="/work").run("hi", data=7)
     assert result.results[0].content == "/work None 1 7"
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["result", "events", "refused"])
+def test_an_ended_run_is_freed_at_once(path: str) -> None:
+    """A run that refers to itself would wait for the garbage collector, which then looks at the whole program."""
+
+    async def scene() -> weakref.ref[Any]:
+        runner = agent([ERASE if path == "refused" else GREET, "done"], greet, erase)
+        run = runner.start("hi")
+        if path == "events":
+            assert isinstance([event async for event in run][-1], RunEnded)
+        else:
+            await run.result()
+        run.steer("too late")
+        run.cancel("too late")
+        return weakref.ref(run)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert wait(scene())() is None
+    finally:
+        gc.enable()

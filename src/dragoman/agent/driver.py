@@ -269,6 +269,10 @@ class Driver:
         """From now on, a cancelled task leaves the run as it is, without an end: another process continues it."""
         self._is_abandoned = True
 
+    def close(self) -> None:
+        """Drop what refers back to this driver. The run has ended."""
+        del self._calls, self.broker
+
     async def run(self, commands: list[do.Command], *, started: Iterable[str] = ()) -> RunResult:
         """Execute commands until the run ends. `started` are the ids of calls that an earlier process had started."""
         self.prepare(commands, started)

@@ -115,6 +115,8 @@ class Run(Generic[AnswerT]):
         self.session = session
         self._open = open_run
         self._driver: Driver | None = None
+        self.answer_tool: Tool | None = None
+        """The tool that receives the structured answer, after the start of the run."""
         self._has_begun = False
         self._words: list[Any] = []
         self._cancelled: str | None = None
@@ -156,12 +158,17 @@ class Run(Generic[AnswerT]):
             # The result exists before the last commands, which record and report it.
             if not goes_on:
                 self._result = driver.machine.result
+        if self._result is not None:
+            # Without cycles of references, the memory of a run is free at once, and no garbage collection is due.
+            driver.close()
+            self._driver = None
         return goes_on
 
     async def _begin(self) -> Driver:
         self._has_begun = True
         driver, commands, started = await self._open(self)
         self._driver = driver
+        self.answer_tool = driver.machine.config.answer
         driver.prepare(commands, started)
         for words in self._words:
             self.steer(words)
@@ -261,11 +268,6 @@ class Run(Generic[AnswerT]):
         from dragoman.agent.partial import AnswerStream
 
         return AnswerStream(self, check)
-
-    @property
-    def answer_tool(self) -> Tool | None:
-        """The tool that receives the structured answer, after the start of the run."""
-        return self._driver.machine.config.answer if self._driver is not None else None
 
     def put(self, event: Any) -> None:
         """Add an item to the events that the reader of this run gets."""
