@@ -87,7 +87,8 @@ class LineFilter:
 
     def __init__(self, lines: LineStarts, markers: Markers, tools: Toolset | None) -> None:
         self._lines = lines
-        self._wakes = markers.wakes
+        # Its search is compiled on first use, and a complete text never needs it.
+        self._markers = markers
         self._tools = tools
         self._verdicts: dict[str, int] = {}
 
@@ -109,7 +110,7 @@ class LineFilter:
                 return WAITS if len(head) <= _LONG else WAKES
         elif self.may_gate(head, 0):
             return WAKES
-        return PASSES if self._wakes(head) is None else WAKES
+        return PASSES if self._markers.wakes(head) is None else WAKES
 
     def may_gate(self, text: str, position: int) -> bool:
         """Whether something that begins only a line may begin at this line of a text; the line has arrived."""
