@@ -407,7 +407,9 @@ class Parser(Cursor):
         found, growing = self._find_at(at)
         if growing:
             return False
-        if self._at_gate and (
+        # After the beginning of the message, what has no marker cannot begin at one.
+        is_open = self._at_gate and (found is None or (self._message_is_blank and not self._after_call))
+        if is_open and (
             self._message_is_blank or self._line_is_blank or self.text.find("\n", self.position, at) >= 0
         ):
             tried = self._try_gate(at, found)
@@ -490,12 +492,8 @@ class Parser(Cursor):
                 return False
             entries = self._choose(marker, last)
             # No call counts inside thinking, so the parser does not track lines there.
-            anywhere = self._lane.closer is not None
-            entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
-            improvised = None if anywhere or len(marker) <= 1 else plan.improvised
-            if improvised is not None and self._begins_line(at):
-                is_open = (entries and self._is_asked_later(improvised)) or self._may_improvise(improvised, at)
-                entries += [improvised] if is_open else []
+            if self._lane.closer is None:
+                entries = self._limit_to_line(entries, marker, at)
             if entries:
                 self._release(tile_start)
                 self._try(entries, tile_start, last, marker)
@@ -515,6 +513,19 @@ class Parser(Cursor):
         self._after_call = False
         return True
 
+    def _limit_to_line(self, entries: Sequence[Entry], marker: str, at: int) -> Sequence[Entry]:
+        """Keep the entries that may read a marker at its place in the line. At its start, it may be improvised."""
+        improvised = self._plan.improvised if len(marker) > 1 else None
+        if improvised is None and all([entry.place != "line" for entry in entries]):
+            return entries
+        if not self._begins_line(at):
+            return [entry for entry in entries if entry.place != "line"]
+        if improvised is None or not (
+            (entries and self._is_asked_later(improvised)) or self._may_improvise(improvised, at)
+        ):
+            return entries
+        return (*entries, improvised)
+
     def _is_asked_later(self, entry: Entry) -> bool:
         """Whether an entry is asked only after the others failed: its answer is expensive, and the text is complete."""
         return self.final and entry is self._plan.improvised
@@ -524,9 +535,11 @@ class Parser(Cursor):
 
     def _find_repeated(self, marker: str, at: int) -> int | None:
         """Return the last of several equal openers in a row; None if more text is needed. The others are residue."""
+        text, end = self.text, at + len(marker)
+        if self.final and text.find(marker, end, end + BLANK_LIMIT + len(marker)) < 0:
+            return at
         if len(marker) < _SHORTEST_REPEATED or is_word(marker):
             return at
-        text = self.text
         for _ in range(_MOST_REPEATED):
             behind = skip_blanks(text, at + len(marker), at + len(marker) + BLANK_LIMIT).end()  # type: ignore[union-attr]
             if text.startswith(marker, behind):
