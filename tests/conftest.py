@@ -21,11 +21,11 @@ from hypothesis.internal.constants_ast import Constants
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 # By default the examples are the same ones in every run: a change fails for what it changed. `make test-full` searches
-# for new ones with the profile `random`, and tries twice as many. A deadline per example measures the machine and not
+# for new ones with the profile `random`, and tries more. A deadline per example measures the machine and not
 # the code, so there is none. No profile keeps examples: a failure of one run would change the next.
 settings.register_profile(
     "fixed",
-    max_examples=50,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     database=None,
