@@ -50,7 +50,7 @@ def list_pages() -> list[Path]:
 
 def is_written(page: Path) -> bool:
     """Whether a person wrote the page, and not `make docs`."""
-    return page.parent.name != "reference"
+    return "reference" not in page.parts
 
 
 def name_of(page: Path) -> str:

@@ -33,15 +33,28 @@ def _list_entries(docs: Path, section: dict[str, Any]) -> list[Any] | str:
     if "page" in section:
         exists = (docs / section["page"]).exists() or section["page"] in TOP_PAGES.values()
         return section["page"] if exists else []
-    found = {page.relative_to(docs).as_posix() for page in (docs / section["folder"]).glob("*.md")}
+    folder = section["folder"]
+    found = {page.relative_to(docs).as_posix() for page in (docs / folder).rglob("*.md")}
     entries: list[Any] = []
     for entry in section.get("order", ()):
         if isinstance(entry, str):
-            entries += _take([entry], section["folder"], found)
-        else:
-            entries += [{title: _take(names, section["folder"], found)} for title, names in entry.items()]
+            entries += _take([entry], folder, found)
+            continue
+        for title, names in entry.items():
+            inside = _take_folder(f"{folder}/{names}", docs, found) if isinstance(names, str) else []
+            entries.append({title: inside or _take(names, folder, found)})
     rest = sorted(found, key=lambda name: _find_title(docs / name))
     return [*(each for each in entries if isinstance(each, str) or any(each.values())), *rest]
+
+
+def _take_folder(folder: str, docs: Path, found: set[str]) -> list[str]:
+    """Take all pages of a folder, its index first."""
+    taken = sorted(
+        (name for name in found if name.startswith(folder)),
+        key=lambda name: (not name.endswith("/index.md"), _find_title(docs / name)),
+    )
+    found.difference_update(taken)
+    return taken
 
 
 def _take(names: list[str], folder: str, found: set[str]) -> list[str]:
