@@ -15,7 +15,7 @@ from dragoman.state_files import to_toml
 GATEWAY = {"ServerSettings": "[gateway]", "EndpointSettings": "[endpoints.NAME]", "RouteSettings": "[[routes]]"}
 ABOUT = """Each setting has a name in the configuration file and, below it, an environment variable. Arguments override
 the environment, which overrides your own file. The file of a project can only tighten. `dragoman config show` prints
-the values and where they come from. [concepts/configuration.md](../concepts/configuration.md) explains
+the values and where they come from. [Configuration](../concepts/configuration.md) explains
 files and layers."""
 
 

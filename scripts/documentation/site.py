@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from pathlib import Path
 from typing import Any
@@ -24,53 +25,48 @@ _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 def on_config(config: MkDocsConfig) -> None:
     """Make the navigation from the sections in `mkdocs.yml` and from the folders."""
     docs = Path(config.docs_dir)
-    nav = [{section["title"]: _list_entries(docs, section)} for section in config.extra["sections"]]
-    config.nav = [{title: entries} for each in nav for title, entries in each.items() if entries]
+    nav = [(section["title"], _list_entries(docs, section)) for section in config.extra["sections"]]
+    # A section of one page is a link to that page.
+    config.nav = [{title: entries[0] if len(entries) == 1 else entries} for title, entries in nav if entries]
 
 
-def _list_entries(docs: Path, section: dict[str, Any]) -> list[Any] | str:
+def _list_entries(docs: Path, section: dict[str, Any]) -> list[Any]:
     """List the pages of a section: the ones that it names, in that order, and then the others of its folder."""
+    pages = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")} | {*TOP_PAGES.values()}
     if "page" in section:
-        exists = (docs / section["page"]).exists() or section["page"] in TOP_PAGES.values()
-        return section["page"] if exists else []
+        return [section["page"]] if section["page"] in pages else []
     folder = section["folder"]
-    found = {page.relative_to(docs).as_posix() for page in (docs / folder).rglob("*.md")}
+    left = {page for page in pages if page.startswith(f"{folder}/") or "/" not in page}
     entries: list[Any] = []
     for entry in section.get("order", ()):
         if isinstance(entry, str):
-            entries += _take([entry], folder, found)
+            entries += _take(entry, folder, left, docs)
             continue
         for title, names in entry.items():
-            inside = _take_folder(f"{folder}/{names}", docs, found) if isinstance(names, str) else []
-            entries.append({title: inside or _take(names, folder, found)})
-    rest = sorted(found, key=lambda name: _find_title(docs / name))
-    return [*(each for each in entries if isinstance(each, str) or any(each.values())), *rest]
+            parts = [names] if isinstance(names, str) else names
+            group = [page for name in parts for page in _take(name, folder, left, docs)]
+            entries += [{title: group}] if group else []
+    return [*entries, *_take("/", folder, left, docs)]
 
 
-def _take_folder(folder: str, docs: Path, found: set[str]) -> list[str]:
-    """Take all pages of a folder, its index first."""
+def _take(name: str, folder: str, left: set[str], docs: Path) -> list[str]:
+    """Take the pages with this name or pattern out of those that are left. A slash at the end means a folder."""
+    pattern = name[1:] if name.startswith("/") and name != "/" else f"{folder}/{name.lstrip('/')}"
+    pattern += "*" if name.endswith("/") else "" if name.startswith("/") else ".md"
     taken = sorted(
-        (name for name in found if name.startswith(folder)),
-        key=lambda name: (not name.endswith("/index.md"), _find_title(docs / name)),
+        fnmatch.filter(left, pattern), key=lambda page: (not page.endswith("/index.md"), _find_title(docs, page))
     )
-    found.difference_update(taken)
+    left.difference_update(taken)
     return taken
 
 
-def _take(names: list[str], folder: str, found: set[str]) -> list[str]:
-    """Take pages of a folder out of those that were found. A name with a slash is a page outside of the folder."""
-    paths = [name if "/" in name else f"{folder}/{name}.md" for name in names]
-    taken = [path.removeprefix("/") for path in paths if path in found or path.startswith("/")]
-    found.difference_update(taken)
-    return taken
-
-
-def _find_title(page: Path) -> str:
+def _find_title(docs: Path, page: str) -> str:
+    path = docs / page
     # The number in the name of a page about a decision orders these pages.
-    if page.name[0].isdigit():
-        return page.name
-    found = _TITLE.search(page.read_text(encoding="utf-8"))
-    return found[1].lower() if found else page.stem
+    if path.name[0].isdigit() or not path.exists():
+        return path.name
+    found = _TITLE.search(path.read_text(encoding="utf-8"))
+    return found[1].lower() if found else path.stem
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

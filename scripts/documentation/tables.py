@@ -69,8 +69,8 @@ def write_formats() -> str:
     listed = rows()
     parts = [
         "# Formats\n\n",
-        f"{len(listed)} text formats, by family. How they are read: [concepts/formats.md](../concepts/formats.md). ",
-        "How to add one: [guides/add-a-format.md](../guides/add-a-format.md).\n\n",
+        f"{len(listed)} text formats, by family. How they are read: [Formats](../concepts/formats.md). ",
+        "How to add one: [Add a format](../guides/add-a-format.md).\n\n",
         write_table(
             "format|family|aliases|models",
             ((f"[`{row.name}`](#{row.name})", family_of(row), code(*row.aliases), row.models) for row in listed),
@@ -142,7 +142,7 @@ def write_providers() -> str:
         "# Providers\n\n",
         f"{len(known.rows)} providers and {len(known.profiles)} model families. ",
         "`dragoman providers NAME` shows one row with its quirks and notes. ",
-        "[concepts/providers.md](../concepts/providers.md) explains the columns.\n",
+        "[Providers](../concepts/providers.md) explains the columns.\n",
     ]
     for group, title in GROUPS.items():
         found = [row for row in known.rows.values() if row.group == group]
@@ -186,7 +186,7 @@ def write_quirks() -> str:
         lines.append((f"`{name}`", f"`{json.dumps(default)}`", meanings[name], _shorten(users)))
     about = """A quirk is a named flag for a deviation of an endpoint from its wire. The default is the behaviour of the
         vendor of the wire. Rows of providers and of model families set flags, and a row of your own can set them too
-        ([concepts/providers.md](../concepts/providers.md))."""
+        ([Providers](../concepts/providers.md))."""
     return f"# Quirks\n\n{words(about)}{write_table('flag|default|meaning|set for', lines)}"
 
 
@@ -200,7 +200,7 @@ def list_rules(rules: dict[str, str]) -> str:
 
 
 def write_rules() -> str:
-    about = """`call.repairs` and `call.changes` name these rules. [concepts/arguments.md](../concepts/arguments.md)
+    about = """`call.repairs` and `call.changes` name these rules. [Arguments](../concepts/arguments.md)
         explains when they apply."""
     both = f"## Repairs\n\n{list_rules(REPAIRS)}\n## Coercions\n\n{list_rules(COERCIONS)}"
     return f"# Repairs and coercions\n\n{words(about)}{both}"
