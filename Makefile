@@ -4,16 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-the-demo
+DOCS_STAMP := $(VENV)/.installed-for-the-docs
 
 # The first interpreter that is new enough; `make PYTHON=/path/to/python test` overrules it.
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11 python3.15; do \
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-peers test-clients check bench docs format clean
+.PHONY: help demo test test-full test-peers test-clients check bench docs docs-serve format clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(DEMO_STAMP) ## set up what is needed and answer a few questions with a real model and real tools
 	@$(BIN)/dragoman demo
@@ -48,8 +49,14 @@ check: $(STAMP) ## formatting, lint, types, import layers, structure
 bench: $(STAMP) ## run every benchmark and print its table
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
-docs: $(STAMP) ## write docs/reference/ anew from the code
+# The variable hides an advertisement, which is printed as a warning.
+docs: $(DOCS_STAMP) ## write docs/reference/ anew from the code, check every link, and build the site in site/
 	@$(BIN)/python scripts/make-docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict
+	@echo "the site is in site/"
+
+docs-serve: $(DOCS_STAMP) ## show the site at http://127.0.0.1:8000 while you edit its pages
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --watch scripts/documentation
 
 format: $(STAMP) ## format the code and mend what ruff can mend
 	@$(BIN)/ruff format
@@ -77,6 +84,10 @@ $(STAMP): pyproject.toml
 # The demo needs far less than those who work on it.
 $(DEMO_STAMP): pyproject.toml
 	$(call set_up,cli$(comma)local)
+	@touch $@
+
+$(DOCS_STAMP): $(STAMP)
+	$(call set_up,docs)
 	@touch $@
 
 comma := ,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         client as client,
         config as config,
         doctor as doctor,
+        engine as engine,
         errors as errors,
         events as events,
         extraction as extraction,
@@ -124,8 +125,8 @@ if not TYPE_CHECKING:
         __name__,
         {
             "dragoman": (
-                "agent args builtin client config doctor errors events extraction formats integrations journal local "
-                "mcp policy providers sandbox secrets stage telemetry testing tools types wire"
+                "agent args builtin client config doctor engine errors events extraction formats integrations journal "
+                "local mcp policy providers sandbox secrets stage telemetry testing tools types wire"
             ),
             "dragoman.agent": (
                 "Agent Approval ApprovalRequest Budget Connection ContextSettings Deny Limits RunFailed RunResult"

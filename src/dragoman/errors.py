@@ -59,6 +59,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 class ConfigError(DragomanError):
+    """A setting, an argument or a file is wrong. The developer or the user can fix it."""
+
     hint = "change the configuration or the arguments of the call"
 
 
@@ -73,25 +75,35 @@ class _UnknownName(ConfigError):
 
 
 class UnknownProvider(_UnknownName):
+    """No provider has this name. `nearest` is the most similar name."""
+
     kind = "provider"
     hint = "write openai, anthropic, gemini, ollama, ...; `dragoman providers` lists all of them"
 
 
 class UnknownModel(_UnknownName):
+    """The model is not known, or its name has no provider. `nearest` is the most similar name."""
+
     kind = "model"
     hint = "write it as provider:model, for example ollama:qwen3"
 
 
 class UnknownFormat(_UnknownName):
+    """No text format has this name. `nearest` is the most similar name."""
+
     kind = "format"
     hint = "`dragoman formats` lists the known formats"
 
 
 class MissingKey(ConfigError):
+    """An endpoint needs a key, and none was found. The message names the variable."""
+
     hint = "set the environment variable that the message names"
 
 
 class InvalidTool(ConfigError):
+    """A tool cannot be used: its name, its schema or its function is wrong."""
+
     hint = 'a tool is a dict such as {"name": "...", "description": "...", "parameters": {"type": "object"}}'
 
 
@@ -116,18 +128,26 @@ class CannotSend(ConfigError):
 
 
 class TransportError(DragomanError):
+    """The request could not be sent, or the connection broke. It is safe to send most requests again."""
+
     hint = "try again; the request may not have arrived"
 
 
 class ConnectFailed(TransportError):
+    """No connection could be made."""
+
     hint = "check the address, and check that the server is running"
 
 
 class TimedOut(TransportError):
+    """The endpoint did not answer within the time limit."""
+
     hint = "try again, or allow more time"
 
 
 class StreamCut(TransportError):
+    """The connection ended before the reply did. No call of the reply counts."""
+
     hint = "try again; the reply ended before it was complete"
 
 
@@ -155,26 +175,38 @@ class ProviderError(DragomanError):
 
 
 class RateLimited(ProviderError):
+    """The endpoint received too many requests."""
+
     hint = "wait and try again, or send fewer requests at the same time"
 
 
 class Overloaded(ProviderError):
+    """The endpoint has no capacity at the moment."""
+
     hint = "try again later, or use another endpoint"
 
 
 class Unauthorized(ProviderError):
+    """The endpoint does not accept the key."""
+
     hint = "check the key and its permissions"
 
 
 class BadRequest(ProviderError):
+    """The endpoint rejects the request."""
+
     hint = "the request violates a rule of this endpoint; the message names the rule"
 
 
 class ContextTooLong(ProviderError):
+    """The request has more tokens than the context window of the model."""
+
     hint = "shorten the conversation, or choose a model with a larger context window"
 
 
 class Refused(ProviderError):
+    """The provider declined to answer, for example because of a content filter."""
+
     hint = "the provider declined the content of the request"
 
 
@@ -206,6 +238,8 @@ class _ToldToModel(DragomanError):
 
 
 class ModelMistake(_ToldToModel):
+    """The model made a mistake that it can correct. `to_model()` is the text for the model."""
+
     hint = "the model receives the message and may try again"
 
 
@@ -220,6 +254,7 @@ class InvalidArguments(ModelMistake):
         super().__init__(f"arguments of {tool!r}: " + "; ".join(map(str, self.faults)))
 
     def to_model(self) -> str:
+        """Return the text for the model: the tool, and every violation of its schema."""
         lines = "\n".join(f"- {fault}" for fault in self.faults)
         return (
             f"The arguments of {self.tool!r} do not fit its schema:\n{lines}\nNothing was run. Please {self.next_step}."
@@ -230,8 +265,12 @@ class InvalidArguments(ModelMistake):
 
 
 class ToolError(_ToldToModel):
+    """A tool could not do its work. `to_model()` is the text for the model."""
+
     hint = "the model receives the message and may try something else"
 
 
 class ToolFailed(ToolError):
+    """A tool raised an exception."""
+
     hint = "read the error of the tool"

@@ -29,17 +29,22 @@ from dragoman.types import Failure, File, Image, JsonObject, Part, StopReason, T
 
 
 class ReplyStarted(Struct, frozen=True, gc=False):
+    """A reply begins. `model` is the model that answers, and `id` is the provider's id of the reply."""
+
     model: str = ""
     id: str = ""
 
 
 class TextDelta(Struct, frozen=True, gc=False):
+    """A piece of text for the user."""
+
     text: str
     received: str | None = None
     """The received text, if it differs from `text` (an unwrapped `content` member)."""
 
     @property
     def raw(self) -> str:
+        """The piece as it was received."""
         return self.text if self.received is None else self.received
 
 
@@ -48,10 +53,13 @@ class RefusalDelta(TextDelta, frozen=True, gc=False):
 
 
 class ThinkingDelta(Struct, frozen=True, gc=False):
+    """A piece of the model's reasoning."""
+
     text: str
 
     @property
     def raw(self) -> str:
+        """The piece as it was received."""
         return self.text
 
 
@@ -78,22 +86,29 @@ class PartReceived(Struct, frozen=True):
 
 
 class CallStarted(Struct, frozen=True, gc=False):
+    """A call begins: its name and id are known, its arguments follow. It may still turn out to be broken."""
+
     index: int
     name: str
     id: str
 
 
 class ArgumentsDelta(Struct, frozen=True, gc=False):
+    """A piece of the arguments of the call with this index. It is a preview: `CallEnded` has the arguments."""
+
     index: int
     text: str
 
 
 class CallEnded(Struct, frozen=True):
+    """A call is complete, repaired and validated."""
+
     index: int
     call: ToolCall
 
     @property
     def raw(self) -> str:
+        """The text of the call as it was received."""
         return self.call.raw
 
 
@@ -107,14 +122,17 @@ class CallRefused(Struct, frozen=True):
 
     @property
     def raw(self) -> str:
+        """The text of the call as it was received."""
         return self.call.raw
 
     @property
     def name(self) -> str:
+        """The name of the tool."""
         return self.call.name
 
     @property
     def arguments(self) -> JsonObject:
+        """The arguments of the call."""
         return self.call.arguments
 
 
@@ -140,10 +158,14 @@ class ReplyFailed(Struct, frozen=True):
 
 
 class UsageReported(Struct, frozen=True, gc=False):
+    """The number of tokens of the request and the reply, so far."""
+
     usage: Usage
 
 
 class ReplyEnded(Struct, frozen=True):
+    """The reply is over. `stop` is the reason."""
+
     stop: StopReason = "unknown"
     extra: dict[str, Any] = field(default_factory=dict)
     """Data about the end that only the wire understands, such as its own name of the reason."""
@@ -168,3 +190,4 @@ Event = (
     | UsageReported
     | ReplyEnded
 )
+"""What a translator returns for a reply."""

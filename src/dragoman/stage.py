@@ -15,9 +15,15 @@ Piece = TypeVar("Piece")
 
 
 class Stage(Protocol[In_contra, Out]):
-    def feed(self, piece: In_contra, /) -> list[Out]: ...
+    """A translator: it takes pieces, and returns what it recognised in them."""
 
-    def close(self) -> list[Out]: ...
+    def feed(self, piece: In_contra, /) -> list[Out]:
+        """Take a piece, and return what is known after it."""
+        ...
+
+    def close(self) -> list[Out]:
+        """Return the rest at the end of the input. Call it once."""
+        ...
 
 
 class Pipe:

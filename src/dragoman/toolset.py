@@ -301,6 +301,7 @@ class Toolset:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the tools, in order."""
         return tuple(self._by_name)
 
     def __iter__(self) -> Iterator[Tool]:

@@ -22,13 +22,20 @@ JsonObject = dict[str, Any]
 
 # Names that the library, the settings and the command line share.
 ModeName = Literal["plan", "locked", "default", "edits", "sandboxed", "bypass"]
+"""The permission modes, from the strictest to the loosest."""
 ToolModeName = Literal["auto", "native", "text"]
+"""How a model receives tools: as native definitions, or as text in the prompt. `auto` decides by the endpoint."""
 TrustName = Literal["strict", "default", "compat"]
+"""The trust profiles, from the strictest to the loosest."""
 SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]
+"""The sandboxes that a setting can name. `auto` takes the first one that works on the machine."""
 
 Role = Literal["system", "user", "assistant", "tool"]
+"""Who wrote a message."""
 InvalidKind = Literal["malformed", "truncated", "unknown_tool", "bad_arguments"]
+"""Why a call cannot run."""
 StopReason = Literal["end", "tool_calls", "length", "stop_sequence", "refusal", "pause", "error", "unknown"]
+"""Why a model stopped. Each wire maps its own words to these."""
 
 
 class Change(Struct, frozen=True):
@@ -103,6 +110,11 @@ class InvalidCall(Struct, frozen=True, tag="invalid_call"):
 
 
 class Text(Struct, frozen=True, tag="text"):
+    """A part of a message that people read.
+
+    `extra` holds data that only a wire understands, by the name of the wire.
+    """
+
     text: str
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -113,6 +125,8 @@ class Text(Struct, frozen=True, tag="text"):
 
 
 class Thinking(Struct, frozen=True, tag="thinking"):
+    """The reasoning of a model. `extra` holds data that only its wire understands, such as a signature."""
+
     text: str
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -221,6 +235,7 @@ class ToolResult(Struct, frozen=True, tag="result"):
 
 
 Part = Text | Thinking | Image | File | ToolCall | InvalidCall | ToolResult
+"""A part of a message."""
 
 
 class Message(Struct, frozen=True):
@@ -251,6 +266,7 @@ class Message(Struct, frozen=True):
 
     @property
     def text(self) -> str:
+        """The text parts, joined."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
 
@@ -287,6 +303,7 @@ FailureKind = Literal[
     "broken_protocol",
     "too_large",
 ]
+"""Why a provider did not answer, or why its reply ended in an error."""
 
 
 FAILURE_CAUSES: dict[FailureKind, Literal["request", "endpoint", "rate", "outage"]] = {
@@ -428,6 +445,8 @@ class Request(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
+    """The reply of a model to one request: the message, how it ended, and what it cost."""
+
     message: Message
     usage: Usage = Usage()
     stop: StopReason = "unknown"
@@ -439,6 +458,7 @@ class Reply(Struct, frozen=True):
 
     @property
     def text(self) -> str:
+        """The text of the message, without thinking and calls."""
         return self.message.text
 
     @property
@@ -448,6 +468,7 @@ class Reply(Struct, frozen=True):
 
     @property
     def invalid(self) -> list[InvalidCall]:
+        """The calls that cannot run: malformed, truncated, of an unknown tool, or with invalid arguments."""
         return [part for part in self.message.parts if isinstance(part, InvalidCall)]
 
 
@@ -458,7 +479,9 @@ class Reply(Struct, frozen=True):
 # Rules match operands, and an approval is valid for exactly these operands.
 
 OperandKind = Literal["path", "command", "url"]
+"""The kinds of things that a call can touch."""
 Access = Literal["read", "write", "run", "send"]
+"""What a call does with an operand."""
 
 
 class Operand(Struct, frozen=True):

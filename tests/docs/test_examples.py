@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,11 +62,3 @@ def test_the_programs_for_frameworks_are_short_and_run_by_the_tests_of_peers() -
         assert len(text.splitlines()) < MOST_LINES_FOR_A_FRAMEWORK, name
         imported = {node.module for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)}
         assert "dragoman.integrations" in imported, name
-
-
-def test_the_guide_to_other_programs_prints_what_it_says(tmp_path: Path) -> None:
-    page = (TASKS.parents[1] / "docs/guides/other-programs.md").read_text(encoding="utf-8")
-    program = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
-    printed = "".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, timeout=60)
-    assert (ran.stdout, ran.stderr) == (printed, "")

@@ -48,6 +48,7 @@ class Budget:
 
     @property
     def spent_tokens(self) -> int:
+        """The input and output tokens spent so far."""
         return self._usage.input_tokens + self._usage.output_tokens
 
     def add(self, usage: Usage, cost: float | None, turns: int = 0) -> None:

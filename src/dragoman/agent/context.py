@@ -263,6 +263,7 @@ class ContextBudget(Struct, frozen=True):
         return self.estimate.count(messages, self.tools)
 
     def holds(self, messages: Sequence[Message]) -> bool:
+        """Return whether the messages fit the target."""
         return self.count(messages) <= self.target
 
 

@@ -21,6 +21,8 @@ from dragoman.types import InvalidCall, ToolCall, ToolResult, Usage
 
 
 class RunStarted(Struct, frozen=True):
+    """A run begins, or continues after a pause or a crash (`resumed`)."""
+
     run_id: str
     model: str
     session: str | None = None
@@ -53,6 +55,8 @@ class CallDecided(Struct, frozen=True):
 
 
 class ApprovalNeeded(Struct, frozen=True):
+    """A call waits for an approval. `why` is the reason, and `digest` binds the answer to this call."""
+
     call: ToolCall
     why: str
     turn: int = 0
@@ -62,6 +66,8 @@ class ApprovalNeeded(Struct, frozen=True):
 
 
 class ApprovalGiven(Struct, frozen=True):
+    """A call was approved or denied. `by` names who answered."""
+
     call: ToolCall
     approved: bool
     reason: str = ""
@@ -71,11 +77,15 @@ class ApprovalGiven(Struct, frozen=True):
 
 
 class ToolStarted(Struct, frozen=True):
+    """A tool begins to run."""
+
     call: ToolCall
     turn: int = 0
 
 
 class ToolProgressed(Struct, frozen=True):
+    """A tool reported progress. `fraction` is between 0 and 1, or None if it is unknown."""
+
     call_id: str
     name: str
     message: str
@@ -83,6 +93,8 @@ class ToolProgressed(Struct, frozen=True):
 
 
 class ToolEnded(Struct, frozen=True):
+    """A call has its result. `ran` is False if the tool was not called: denied, invalid, or refused."""
+
     call: ToolCall | InvalidCall
     result: ToolResult
     seconds: float = 0.0
@@ -100,6 +112,8 @@ class Noticed(Struct, frozen=True):
 
 
 class TurnEnded(Struct, frozen=True):
+    """A turn is over: the model replied, and every call of the reply has a result."""
+
     turn: int
     usage: Usage
     cost: float | None = None
@@ -107,6 +121,8 @@ class TurnEnded(Struct, frozen=True):
 
 
 class RunEnded(Struct, frozen=True):
+    """The run is over. This is its last event."""
+
     result: RunResult
 
 
@@ -124,4 +140,6 @@ LoopEvent = (
     | TurnEnded
     | RunEnded
 )
+"""The events of the loop, in addition to those of replies."""
 RunEvent = Event | LoopEvent
+"""Everything that a run reports: the events of replies, and those of the loop."""

@@ -81,6 +81,7 @@ class PartialAnswer(Struct, Generic[AnswerT], frozen=True):
 
     @property
     def is_final(self) -> bool:
+        """Whether the answer is complete and valid."""
         return self.data is not None
 
 

@@ -94,6 +94,7 @@ class Outcome(Struct, frozen=True):
 
     @property
     def is_success(self) -> bool:
+        """Whether the run ended with an answer."""
         return self.category == "success"
 
 

@@ -70,6 +70,7 @@ REPAIRS = {
     "unwrapped_call": "took a call out of a call around it",
     "unwrapped_name": "took a namespace off the name of the tool, or added it",
 }
+"""The rules that repair malformed JSON, each with what it did."""
 
 COERCIONS = {
     "boolean_to_string": "wrote a boolean as text",
@@ -85,3 +86,4 @@ COERCIONS = {
     "whole_number": "wrote a whole float as an integer",
     "wrapped_in_list": "put a single value into a list",
 }
+"""The rules that convert a value to fit a schema, each with what it did."""

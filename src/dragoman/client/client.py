@@ -454,6 +454,7 @@ class FallbackClient(_Asker):
 
     @property
     def model(self) -> str:
+        """The model of the first endpoint."""
         return self.clients[0].model
 
     async def stream(
@@ -486,6 +487,7 @@ class FallbackClient(_Asker):
             yield ModelReplaced(client.model, self.clients[position + 1].model, failure)
 
     async def close(self) -> None:
+        """Close the clients of all endpoints."""
         for client in self.clients:
             await client.close()
 

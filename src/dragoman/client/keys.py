@@ -22,6 +22,7 @@ class Secret:
         """Its origin: the name of a variable, or empty for an argument."""
 
     def reveal(self) -> str:
+        """Return the text itself."""
         return self._value
 
     def __repr__(self) -> str:

@@ -206,6 +206,7 @@ class Breakers:
         self._by_origin: dict[str, Breaker] = {}
 
     def of(self, origin: str) -> Breaker:
+        """Return the breaker of an origin."""
         breaker = self._by_origin.get(origin)
         if breaker is None:
             breaker = self._by_origin[origin] = Breaker(self._failures, self._pause)
@@ -248,5 +249,6 @@ class ModelReplaced(Struct, frozen=True):
 
 
 ClientEvent = Event | RequestPrepared | RequestRetried | ModelReplaced
+"""What a client reports: the events of replies, and what it did around them."""
 NOTICES = (RequestPrepared, RequestRetried, ModelReplaced)
 """The events that are not part of a reply."""

@@ -45,10 +45,14 @@ class HttpResponse(Protocol):
     """A response whose head has arrived. Header names are in lower case; the body is decompressed."""
 
     @property
-    def status(self) -> int: ...
+    def status(self) -> int:
+        """The status code."""
+        ...
 
     @property
-    def headers(self) -> Mapping[str, str]: ...
+    def headers(self) -> Mapping[str, str]:
+        """The headers. Their names are in lower case."""
+        ...
 
     def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives, without empty pieces. Raises TransportFault if the connection breaks."""
@@ -60,6 +64,8 @@ class HttpResponse(Protocol):
 
 
 class Transport(Protocol):
+    """What sends HTTP requests for a client. Implement it to use another HTTP library."""
+
     async def send(self, request: HttpRequest, timeouts: Timeouts) -> HttpResponse:
         """Send a request and wait for the head of the response. Raises TransportFault."""
         ...

@@ -16,6 +16,7 @@ from dragoman.state_files import parse_toml, read_text, to_toml
 # Find and read the configuration files. Reads are bounded, and an error names the line and column.
 
 PROJECT_FILE = "dragoman.toml"
+"""The name of the configuration file of a project."""
 MANAGED_FILE = Path("/etc/dragoman/config.toml")
 """The settings that the administrator of the machine sets for all users."""
 _REPOSITORIES = (".git", ".hg", ".jj", ".svn")

@@ -119,9 +119,13 @@ def _end_of_line(text: str, position: int) -> int:
 
 Source = Literal["default", "project", "user", "environment", "argument", "managed"]
 
-OTHER_VARIABLES = frozenset(
-    {"DRAGOMAN_CONFIG", "DRAGOMAN_PROJECT", "DRAGOMAN_MANAGED", "DRAGOMAN_FACTS", "DRAGOMAN_DEBUG"}
-)
+OTHER_VARIABLES = {
+    "DRAGOMAN_CONFIG": "the path of your own file; `off` reads none",
+    "DRAGOMAN_PROJECT": "`off` ignores the file of the project",
+    "DRAGOMAN_MANAGED": "the path of a managed file, if the machine has none",
+    "DRAGOMAN_FACTS": "`off` keeps what is learned about endpoints in memory only",
+    "DRAGOMAN_DEBUG": "`1` shows tracebacks, and the bytes of requests and answers without secrets",
+}
 """Variables of dragoman that are not settings."""
 REMOVED = {
     "approvals": 'use `ask`, which takes the same rules; `ask = ["*"]` is for all tools',

@@ -562,4 +562,6 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
     "Records": _RECORDS,
     "Tables": _TABLES,
 }
+"""The settings by section, in the order in which the commands and the documentation list them."""
 SETTINGS: dict[str, Setting] = {setting.name: setting for section in SECTIONS.values() for setting in section}
+"""All settings by name."""

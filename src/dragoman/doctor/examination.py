@@ -124,6 +124,7 @@ class Prober:
         return len(self._seen)
 
     async def close(self) -> None:
+        """Close the client, and the transport if the prober opened it."""
         await self._client.close()
         if self._owned is not None:
             await self._owned.close()
@@ -245,6 +246,7 @@ PROBES: tuple[Probe, ...] = (
     Probe("grammar", "Grammars", streams.ask_grammar, streams.judge_grammar, quick=True),
     Probe("structured_output", "Answers follow a schema", (streams.ANSWER,), streams.judge_answer),
 )
+"""All probes, in the order in which an examination runs them."""
 
 
 def probes_for(subject: Subject) -> tuple[Probe, ...]:
@@ -306,6 +308,7 @@ class ProbeStarted(Struct, frozen=True):
 
 
 Step = ProbeStarted | Finding | Report
+"""What an examination yields: the start of each probe, its finding, and the report at the end."""
 
 
 async def examine(subject: Subject, prober: Prober, prices: Prices | None = None) -> AsyncIterator[Step]:

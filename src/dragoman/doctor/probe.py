@@ -113,6 +113,7 @@ class Observation(Struct, frozen=True):
 
     @property
     def failure(self) -> Failure | None:
+        """The error of the endpoint, if it reported one."""
         return self.reply.failure
 
     @property
@@ -122,6 +123,7 @@ class Observation(Struct, frozen=True):
 
     @property
     def was_stream_cut(self) -> bool:
+        """Whether the connection ended before the reply did."""
         return self.failure is not None and self.failure.kind == "stream_cut"
 
     @property
@@ -180,10 +182,12 @@ class Subject(Struct, frozen=True):
 
     @property
     def row(self) -> Endpoint:
+        """The endpoint as its row declares it, without what was learned about it."""
         return self.declared or self.endpoint
 
     @property
     def wire(self) -> str:
+        """The wire of the endpoint."""
         return self.endpoint.wire
 
     @property
@@ -245,10 +249,12 @@ class Probe(Struct, frozen=True):
     """Probes that must have the verdict `works` for this one to run."""
 
     def questions_for(self, subject: Subject) -> tuple[Question, ...]:
+        """Return the requests that the probe sends to this endpoint."""
         questions = self.questions if isinstance(self.questions, tuple) else self.questions(subject)
         return tuple(map(_force, questions)) if subject.forced else questions
 
     def find(self, subject: Subject, observations: Sequence[Observation]) -> Finding:
+        """Judge the answers, and return the finding."""
         found = self.judge(subject, *observations)
         shown = observations[0].shown if observations else ""
         evidence = shown if found.evidence is None else found.evidence

@@ -29,6 +29,7 @@ class RunStatus(Struct, frozen=True):
 
     @property
     def is_over(self) -> bool:
+        """Whether the run has ended."""
         return self.state in ("ended", "failed", "cancelled")
 
     @property
@@ -51,13 +52,17 @@ class Engine(Protocol):
     """Whether `agent.run` executes a run in this process, instead of a worker."""
 
     @property
-    def journal(self) -> Journal: ...
+    def journal(self) -> Journal:
+        """The journal with the records of the runs."""
+        ...
 
     async def submit(self, agent: str, task: Task, *, session: str | None = None, run_id: str | None = None) -> str:
         """Queue a run and return its id. A second submission with the same id changes nothing."""
         ...
 
-    async def status(self, run_id: str) -> RunStatus: ...
+    async def status(self, run_id: str) -> RunStatus:
+        """Return the state of a run. Raises UnknownRun."""
+        ...
 
     async def wait(self, run_id: str) -> RunStatus:
         """Wait until a run is over, or waits for an approval."""
@@ -75,10 +80,14 @@ class Engine(Protocol):
         """Answer an approval request, and continue its run."""
         ...
 
-    async def cancel(self, run_id: str, reason: str = "") -> None: ...
+    async def cancel(self, run_id: str, reason: str = "") -> None:
+        """Cancel a run. A run that is over stays as it is."""
+        ...
 
     async def work(self, agents: Mapping[str, Agent[Any]], stop: asyncio.Event) -> None:
         """Execute the runs of these agents until `stop` is set."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close the engine and its journal. Runs stay in the journal."""
+        ...

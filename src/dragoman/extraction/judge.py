@@ -613,6 +613,7 @@ class Extractor:
         return self.feed(rest)
 
     def feed(self, piece: str | Event, /) -> list[Event]:
+        """Take a piece of text, or an event of a wire, and return what is known after it."""
         if type(piece) in _PASSED:
             self._wire.append(piece)  # type: ignore[arg-type]
             return [piece]  # type: ignore[list-item]
@@ -690,6 +691,7 @@ class Extractor:
         return self._reply if self._reply is not None else fold(self._wire)
 
     def close(self) -> list[Event]:
+        """Return the rest: calls are judged when the whole reply is known. `result` has the extraction."""
         if self._parser is None and self._unread:
             self._parser = self._open_parser()
         events = self._parser.close(self._unread) if self._parser is not None else []

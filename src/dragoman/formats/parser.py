@@ -95,6 +95,8 @@ _PASSED_OVER = (ArgumentsDelta, CallStarted, MarkerDropped)
 
 
 class Parsed(Struct, frozen=True):
+    """What a text contains: the text for the user, thinking, the calls, and what is not a call."""
+
     text: str
     thinking: str
     calls: list[ToolCall]

@@ -257,6 +257,7 @@ class UiStream:
         }
 
     def feed(self, event: RunEvent, /) -> list[bytes]:
+        """Take an event of the run, and return the bytes to send."""
         tell: Callable[[Any], Frames] | None = self._handlers.get(type(event))
         return _write(tell(event)) if tell is not None else []
 

@@ -42,6 +42,7 @@ class CallTrace(Struct, frozen=True):
 
 
 def was_ended(records: Sequence[Record]) -> bool:
+    """Return whether the last record is the end of the run."""
     return bool(records) and records[-1].kind == "ended"
 
 

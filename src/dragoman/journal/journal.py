@@ -48,6 +48,8 @@ class JournalDamaged(JournalError):
 
 
 class JournalTooNew(JournalError):
+    """A newer version of dragoman wrote the journal. It is not changed."""
+
     hint = "upgrade dragoman, or name another file"
 
     def __init__(self, place: str, found: int, known: int) -> None:
@@ -83,6 +85,8 @@ class RunLost(JournalError):
 
 
 class RunOver(JournalError):
+    """The run has ended, so it accepts no more records."""
+
     hint = "start a new run in the same session"
 
     def __init__(self, run_id: str) -> None:
@@ -91,6 +95,8 @@ class RunOver(JournalError):
 
 
 class RunExists(JournalError):
+    """A run with this id exists already."""
+
     hint = "resume it, or start a run with another id"
 
     def __init__(self, run_id: str) -> None:
@@ -99,6 +105,8 @@ class RunExists(JournalError):
 
 
 class SessionExists(JournalError):
+    """A session with this name exists already."""
+
     hint = "choose another name, or delete that session first"
 
     def __init__(self, session: str) -> None:
@@ -107,6 +115,8 @@ class SessionExists(JournalError):
 
 
 class UnknownRun(JournalError):
+    """The journal has no run with this id."""
+
     hint = "`dragoman sessions list` shows what the journal holds"
 
     def __init__(self, run_id: str) -> None:
@@ -115,6 +125,8 @@ class UnknownRun(JournalError):
 
 
 class UnknownSession(JournalError):
+    """The journal has no session with this name."""
+
     hint = "`dragoman sessions list` shows what the journal holds"
 
     def __init__(self, session: str) -> None:
@@ -139,7 +151,9 @@ class CannotFork(JournalError):
 Kind = Literal[
     "run", "reply", "asked", "answered", "approved", "denied", "started", "finished", "delivered", "input", "ended"
 ]
+"""The kinds of records."""
 KINDS: frozenset[str] = frozenset(get_args(Kind))
+"""The kinds of records, as a set."""
 DURABLE: frozenset[str] = frozenset({"run", "asked", "answered", "started", "finished", "ended"})
 """Kinds that are on the disk before `append` returns. Others survive the process, but perhaps not a power failure."""
 
@@ -168,6 +182,8 @@ class Record(Struct, frozen=True):
 
 
 class RunSummary(Struct, frozen=True):
+    """What the journal knows about a run. Times are seconds since 1970."""
+
     run_id: str
     session: str
     begun: float
@@ -185,6 +201,8 @@ class RunSummary(Struct, frozen=True):
 
 
 class SessionSummary(Struct, frozen=True):
+    """What the journal knows about a session. Times are seconds since 1970."""
+
     session: str
     begun: float
     last: float
@@ -234,13 +252,17 @@ class Journal(Protocol):
         """Release a run. Nothing happens if the claim was already lost."""
         ...
 
-    async def run(self, run_id: str) -> RunSummary: ...
+    async def run(self, run_id: str) -> RunSummary:
+        """Return a summary of a run. Raises UnknownRun."""
+        ...
 
     async def runs(self, session: str | None = None, *, unfinished: bool = False) -> list[RunSummary]:
         """Return the runs in the order of their start."""
         ...
 
-    async def last_run(self, session: str) -> RunSummary | None: ...
+    async def last_run(self, session: str) -> RunSummary | None:
+        """Return the newest run of a session, or None if the session has none."""
+        ...
 
     async def sessions(self) -> list[SessionSummary]:
         """Return the sessions, the last used first."""
@@ -261,7 +283,9 @@ class Journal(Protocol):
         """Return everything about a session, as objects for one line of JSON each."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the journal. Records that were appended are kept."""
+        ...
 
 
 # --------------------------------------------------------------------------------------------------------------------

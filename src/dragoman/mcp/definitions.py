@@ -156,6 +156,7 @@ def _read(server: Server, said: Any, limits: Limits) -> Definition:
 # no secrets.
 
 PinState = Literal["new", "approved", "changed"]
+"""The states of a pinned definition."""
 _VERSION = 1
 _LARGEST = 64 * 1024 * 1024
 LIST_SECONDS = 86_400.0
@@ -182,10 +183,12 @@ class Pin(Struct, frozen=True):
 
     @property
     def key(self) -> str:
+        """The server and the tool, as `server/tool`."""
         return f"{self.server}/{self.tool}"
 
     @property
     def state(self) -> PinState:
+        """Whether the definition is new, approved, or different from the approved one."""
         if self.pending is not None:
             return "changed"
         return "approved" if self.approved else "new"

@@ -70,6 +70,7 @@ class BrowserLogin:
         """One login at a time: two questions at once confuse."""
 
     async def confirm(self, request: LoginRequest) -> bool:
+        """Ask the user whether to log in. Only True counts as consent."""
         if inspect.iscoroutinefunction(self._confirm):
             given = await self._confirm(request)
         else:
@@ -80,6 +81,7 @@ class BrowserLogin:
         return given is True
 
     async def visit(self, url: str) -> None:
+        """Show the address to the user, and open it in a browser."""
         if self._show is not None:
             await asyncio.to_thread(self._show, url)
         await asyncio.to_thread(open_page, url, self._workspace)

@@ -102,9 +102,11 @@ class HttpServer(Struct, frozen=True):
         return not any(name.lower() == "authorization" for name in self.headers)
 
     def identity(self) -> list[str]:
+        """Return what identifies the server. Approved definitions belong to it."""
         return ["http", self.url]
 
     def secrets(self) -> list[str]:
+        """Return the values that must not appear in messages and logs."""
         found = [*_secrets(self.headers), *filter(None, [self.oauth.client_secret])]
         # In `Bearer x` the second word is the secret, and may appear alone.
         return [*found, *(value.split(" ", 1)[1] for value in found if " " in value)]
@@ -114,6 +116,7 @@ class HttpServer(Struct, frozen=True):
 
 
 Server = StdioServer | HttpServer
+"""An MCP server: a program that is started, or an address."""
 
 
 def _secrets(values: Mapping[str, str]) -> list[str]:

@@ -56,9 +56,11 @@ class TokenStore:
         return self.read().get(oauth.canonical(url))
 
     def read(self) -> dict[str, Grant]:
+        """Return all grants by the address of their server."""
         return dict(self._kept) if self.path is None else _read_file(self.path)
 
     def save(self, url: str, grant: Grant) -> None:
+        """Store the grant of a server."""
         with self._changing() as grants:
             grants[oauth.canonical(url)] = grant
 

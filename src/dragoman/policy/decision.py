@@ -364,7 +364,9 @@ def _literal(text: str) -> str | None:
 # denial.
 
 Policy = Callable[[ToolCall, Tool], Decision]
+"""A function that decides about each call. `Safety(policy=...)` takes one."""
 ALLOWED = Decision("allow")
+"""The decision to run a call without an approval."""
 
 
 def consult(policy: Policy, call: ToolCall, tool: Tool) -> Decision:

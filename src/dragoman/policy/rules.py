@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 # Decisions, and everything that they are made from.
 
 Verdict = Literal["allow", "ask", "deny"]
+"""What a rule or a policy says about a call."""
 Mode = ModeName
+"""A permission mode."""
 Scope = Literal["managed", "user", "project", "session"]
+"""Where a rule comes from. A managed rule cannot be overridden."""
 _Answer = TypeVar("_Answer")
 STRICTNESS: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
 

@@ -77,9 +77,13 @@ class Fact(Struct, frozen=True):
 class Facts(Protocol):
     """A store of facts: in memory, in a file, in a database. The keys are normalised base URLs and models."""
 
-    def get(self, endpoint_url: str, model: str) -> Fact | None: ...
+    def get(self, endpoint_url: str, model: str) -> Fact | None:
+        """Return what is known about a model at an endpoint, or None."""
+        ...
 
-    def put(self, endpoint_url: str, model: str, fact: Fact) -> None: ...
+    def put(self, endpoint_url: str, model: str, fact: Fact) -> None:
+        """Store what was learned about a model at an endpoint."""
+        ...
 
 
 class MemoryFacts:

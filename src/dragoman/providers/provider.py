@@ -243,6 +243,7 @@ Group = Literal["first_party", "host", "router", "local", "custom"]
 Native = Literal["yes", "no", "per_model", "learned"]
 
 WIRES = tuple(wires.ROWS)
+"""The names of the wires."""
 OWN = "own"
 """The wire of endpoints with an unsupported protocol: they are listed with the reason."""
 

@@ -618,6 +618,7 @@ def toolchains(search_path: str) -> tuple[str, ...]:
 # The interface of sandboxes, and the one without confinement.
 
 Tier = Literal["bubblewrap", "landlock", "none"]
+"""The kinds of sandboxes, from the strongest to none."""
 
 
 class Finished(Struct, frozen=True):

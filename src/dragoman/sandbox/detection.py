@@ -55,6 +55,7 @@ class Attempt(Struct, frozen=True):
 
     @property
     def required(self) -> bool:
+        """Whether a sandbox that does not prevent this attempt is refused."""
         return self.name not in NOT_REQUIRED
 
 

@@ -14,5 +14,6 @@ from dragoman.telemetry.otel import OpenTelemetry
 from dragoman.telemetry.usage import Total, UsageTotals
 
 Listener = Callable[[str, RunEvent], None]
+"""A function that receives the id of a run and each of its events."""
 
 __all__ = ["Bounds", "JsonLog", "Listener", "OpenTelemetry", "Total", "UsageTotals", "as_record"]

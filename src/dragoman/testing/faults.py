@@ -87,6 +87,7 @@ class Fault(Struct, frozen=True):
         return self.kind in _OWN or (self.at is None and self.kind in ("reset", "close", "stall"))
 
     def payload(self) -> bytes:
+        """Return the body as bytes."""
         return self.body.encode() if isinstance(self.body, str) else self.body
 
 

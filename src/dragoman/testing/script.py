@@ -86,6 +86,7 @@ class Answer(Struct, frozen=True):
         return [bytes(piece) for piece in pieces if piece]
 
     def bytes(self) -> bytes:
+        """Return the body as bytes."""
         if self.pieces is not None:
             return b"".join(self.pieces)
         if isinstance(self.body, bytes | bytearray):

@@ -144,6 +144,7 @@ class Upstream:
 
     @property
     def exchanges(self) -> list[Exchange]:
+        """The requests that arrived, with their answers."""
         return self.model.exchanges
 
     @property
@@ -153,6 +154,7 @@ class Upstream:
 
     @property
     def bodies(self) -> list[JsonObject]:
+        """The JSON bodies of the requests that arrived."""
         return self.model.bodies
 
     def endpoint(self, model: str = "scripted", **settings: Any) -> Endpoint:

@@ -422,6 +422,7 @@ class Codec(ABC):
         return self.path
 
     def open_reader(self, sent: Prepared | None) -> Reader:
+        """Return what reads the reply to a request of this wire."""
         return self.reader(self.name, sent, self.quirks)
 
     def read_body(self, body: JsonObject, sent: Prepared) -> list[Event]:
@@ -534,7 +535,9 @@ class Codec(ABC):
         return self.decode_reply(self.find_calls(plain)).calls
 
     @abstractmethod
-    def write_result(self, result: ToolResult) -> JsonObject: ...
+    def write_result(self, result: ToolResult) -> JsonObject:
+        """Return a tool result as this wire writes it."""
+        ...
 
     def encode_result(self, result: ToolResult | Mapping[str, Any]) -> JsonObject:
         """Encode one result to a message of this wire."""

@@ -20,7 +20,7 @@ from dragoman.wire.quirks import DEFAULTS, Quirks
 
 
 class WireRow(Struct, frozen=True):
-    """One wire. `codec` is the name of a class in the package `dragoman.wire.NAME`."""
+    """One wire. `codec` is the name of a class in the package of `dragoman.wire` with the name of the wire."""
 
     codec: str
     path: str

@@ -413,6 +413,7 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
+        """Close the descriptor of the folder. Every later use raises an error."""
         if self.top.descriptor >= 0:
             os.close(self.top.descriptor)
             self.top = Root(-1)
@@ -430,6 +431,7 @@ class Workspace:
         return find_protected_places(self.path)
 
     def absolute(self, relative: str) -> str:
+        """Return the absolute path of a path in the workspace."""
         return self.path if relative == "." else f"{self.path.rstrip('/')}/{relative}"
 
     def relative(self, given: str) -> str:

@@ -178,6 +178,7 @@ _ROWS = (
 
 ROWS: dict[str, Target] = {row.name: row for row in _ROWS}
 TARGETS: tuple[str, ...] = tuple(ROWS)
+"""The names of the targets that a schema can be compiled for."""
 
 ROOT_ONLY_OBJECT = frozenset({"$ref", "allOf", "anyOf", "oneOf", "enum", "const", "not"})
 """Keywords that no target accepts at the root, which must be a plain object."""
