@@ -43,7 +43,7 @@ def test_a_disguise_does_not_help(disguise: str) -> None:
 
 
 def test_the_documentation_names_every_disguise() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "concepts" / "extraction.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "concepts" / "echo-guard.md").read_text(encoding="utf-8")
     assert {word for word in CLAIMED if re.search(word, page) is None} == set()
 
 

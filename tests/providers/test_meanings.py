@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from dragoman import providers
 from dragoman.providers.registry import changed_quirks, quirk_defaults, quirk_meanings
 from dragoman.wire.quirks import DEFAULTS, Quirks
@@ -12,13 +10,6 @@ from dragoman.wire.quirks import DEFAULTS, Quirks
 def test_every_quirk_has_a_default_and_a_meaning() -> None:
     assert list(quirk_meanings()) == list(quirk_defaults()) == list(Quirks.__struct_fields__)
     assert [name for name, meaning in quirk_meanings().items() if not meaning.endswith(".")] == []
-
-
-def test_the_page_lists_every_quirk_with_its_meaning(root: Path) -> None:
-    page = (root / "docs" / "concepts" / "providers.md").read_text(encoding="utf-8")
-    for name, meaning in quirk_meanings().items():
-        assert f"| `{name}` | " in page
-        assert f" | {meaning.replace('|', chr(92) + '|')} |\n" in page
 
 
 def test_only_what_differs_is_worth_showing() -> None:

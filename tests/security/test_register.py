@@ -1,4 +1,4 @@
-"""`docs/security.md` names a test for every threat, the tests are there, and what is open is said to be open."""
+"""The pages about security name a test for every threat, the tests are there, and what is open is said to be open."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from tests.tables import each_row
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+GUARANTEES = (ROOT / "docs" / "security-guarantees.md").read_text(encoding="utf-8")
 _named = re.compile(r"`(test_\w+?)(\*?)`").findall
-_row = re.compile(r"^\| (\d+) \|(.*)\|$", re.MULTILINE)
+_section = re.compile(r"^## (\d+)\. (.*?)(?=^## )", re.DOTALL | re.MULTILINE)
 
 
 def functions_in(paths: list[Path]) -> dict[str, bool]:
@@ -27,7 +28,7 @@ def functions_in(paths: list[Path]) -> dict[str, bool]:
 
 OURS = functions_in(sorted(HERE.glob("test_threats_*.py")))
 THREATS = range(1, 28)
-ROWS = {int(number): row for number, row in _row.findall(PAGE)}
+SECTIONS = {int(number): section for number, section in _section.findall(GUARANTEES)}
 
 
 def elsewhere(name: str) -> bool:
@@ -42,23 +43,22 @@ def exists(name: str, star: str) -> bool:
 
 
 @each_row("number", THREATS)
-def test_every_threat_has_a_row_that_names_its_test(number: int) -> None:
-    row = ROWS[number]
-    named = _named(row)
-    assert named, "the row names no test"
+def test_every_threat_has_a_section_that_names_its_test(number: int) -> None:
+    named = _named(SECTIONS[number])
+    assert named, "the section names no test"
     assert all(exists(*each) for each in named), named
     assert any(name.startswith(f"test_threat_{number:02}_") for name, _ in named)
 
 
-def test_there_are_as_many_rows_as_threats_and_every_test_has_a_row() -> None:
-    assert sorted(ROWS) == list(THREATS)
+def test_there_are_as_many_sections_as_threats_and_every_test_has_a_section() -> None:
+    assert sorted(SECTIONS) == list(THREATS)
     numbers = {int(match[1]) for name in OURS if (match := re.match(r"test_threat_(\d\d)_", name))}
     assert numbers == set(THREATS)
     assert not [name for name in OURS if not name.startswith("test_threat_")]
 
 
-def test_every_test_that_the_page_names_is_there() -> None:
-    assert [name for name, star in _named(PAGE) if not exists(name, star)] == []
+def test_every_test_that_the_pages_name_is_there() -> None:
+    assert [name for name, star in _named(PAGE + GUARANTEES) if not exists(name, star)] == []
 
 
 def test_what_is_known_to_be_open_is_written_down_and_nothing_else() -> None:

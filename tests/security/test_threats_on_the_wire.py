@@ -1,6 +1,6 @@
 """Threats 19 and 20, as far as they concern a client: where keys go, and what can be smuggled into HTTP.
 
-The gateway that both are about does not exist yet; `docs/security.md` says so.
+The tests of the gateway itself are in `tests/server`; `docs/security-guarantees.md` names them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Two request bodies of one wire compared: what differs between them, but for spellings that mean the same.
 
-docs/concepts/wires.md lists these spellings.
+docs/design/0004-wires.md lists these spellings.
 """
 
 from __future__ import annotations
