@@ -17,6 +17,9 @@ from typing import NamedTuple
 
 import pytest
 
+from dragoman import config
+from dragoman.server.settings import parse_settings
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*(ROOT / "docs" / "start").glob("*.md"), *(ROOT / "docs" / "guides").glob("*.md")])
 FENCE = re.compile(
@@ -116,6 +119,23 @@ def run_command(command: str, shown: str, place: str, folder: Path) -> None:
     assert re.fullmatch(pattern, done.stdout.strip("\n") + "\n"), f"{place}\n{done.stdout}"
 
 
+def read_settings_of(blocks: list[Block], page: Path, folder: Path) -> None:
+    """Settings are read by the program that they are for: the gateway, or the configuration."""
+    for block in blocks:
+        if block.label != "toml" or "[project" in block.body:
+            continue
+        place = f"{name_of(page)}:{block.line}"
+        if re.search(r"^\[(endpoints|gateway|\[routes)", block.body, re.MULTILINE):
+            parse_settings(block.body, place)
+            continue
+        path = folder / f"settings-{block.line}.toml"
+        path.write_text(block.body, encoding="utf-8")
+        path.chmod(0o600)
+        loaded = config.load(folder, {"HOME": str(folder), "DRAGOMAN_CONFIG": str(path)})
+        loaded.registry()
+        assert loaded.warnings == (), place
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=name_of)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     blocks = blocks_of(page)
@@ -125,6 +145,7 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     for block in blocks:
         if block.title:
             (tmp_path / block.title).write_text(block.body, encoding="utf-8")
+    read_settings_of(blocks, page, tmp_path)
     run_python(page, blocks, tmp_path)
     for command, shown, line in commands_of(blocks):
         run_command(command, shown, f"{name_of(page)}:{line}", tmp_path)
