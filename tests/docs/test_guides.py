@@ -108,7 +108,7 @@ def run_command(command: str, shown: str, place: str, folder: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", f"{ours} 2>&1"],
         cwd=folder,
-        env=surroundings(folder),
+        env=surroundings(folder) | ({"COLUMNS": "80"} if command.startswith("pytest") else {}),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
