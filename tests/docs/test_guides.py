@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.certificates import make_certificate
 
 from dragoman import config
 from dragoman.server.settings import parse_settings
@@ -33,7 +35,7 @@ for code in {steps!r}:
     exec(compile(code, {page!r}, "exec"), names)
     print(end="\\0", flush=True)
 """
-PACKAGES = ("openai", "starlette", "uvicorn", "httpx2", "cryptography", "pytest")
+PACKAGES = ("openai", "starlette", "uvicorn", "httpx2", "pytest")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
@@ -138,6 +140,7 @@ def read_settings_of(blocks: list[Block], page: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=name_of)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    """A page about certificates has files of a company: one certificate that signs itself."""
     blocks = blocks_of(page)
     for package in PACKAGES:
         if any(re.search(rf"^(import|from) {package}\b", block.body, re.MULTILINE) for block in blocks):
@@ -145,6 +148,11 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     for block in blocks:
         if block.title:
             (tmp_path / block.title).write_text(block.body, encoding="utf-8")
+    if any("company-ca.pem" in block.body for block in blocks):
+        pytest.importorskip("cryptography")
+        made = make_certificate(tmp_path, "127.0.0.1")
+        for name in ("company-ca.pem", "client.pem", "server.pem"):
+            shutil.copy(made, tmp_path / name)
     read_settings_of(blocks, page, tmp_path)
     run_python(page, blocks, tmp_path)
     for command, shown, line in commands_of(blocks):
