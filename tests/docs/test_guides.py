@@ -39,6 +39,10 @@ PACKAGES = ("openai", "starlette", "uvicorn", "httpx2", "pytest")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
+SETTINGS = "config.toml"
+"""The title of a block with settings that the commands of the page use."""
+
+
 class Block(NamedTuple):
     label: str
     title: str
@@ -67,6 +71,8 @@ def surroundings(folder: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("XDG_", "DRAGOMAN_")) and not name.endswith("_API_KEY") and name.upper() not in PROXIES
     }
+    if (folder / SETTINGS).exists():
+        kept["DRAGOMAN_CONFIG"] = str(folder / SETTINGS)
     sources = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     return kept | {
         "HOME": str(folder),
@@ -147,7 +153,9 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
             pytest.importorskip(package)
     for block in blocks:
         if block.title:
-            (tmp_path / block.title).write_text(block.body, encoding="utf-8")
+            path = tmp_path / block.title
+            path.write_text(block.body, encoding="utf-8")
+            path.chmod(0o600)
     if any("company-ca.pem" in block.body for block in blocks):
         pytest.importorskip("cryptography")
         made = make_certificate(tmp_path, "127.0.0.1")
