@@ -54,6 +54,7 @@ def test_names_of_models_resolve_or_are_suggested(dragoman: Any, home: Path) -> 
         ("opnai:gpt-4o", "did you mean 'openai'?", "dragoman providers"),
         ("opnai/gpt-4o", "did you mean 'openai'?", "dragoman providers"),
         ("openrouter", "unknown model 'openrouter'", "openrouter:MODEL"),
+        ("http://localhost:8000/v1", "unknown model 'http://localhost:8000/v1'", "--base-url"),
         ("nothing-like-it", "unknown model 'nothing-like-it'", "ollama:qwen3"),
         ("gpt 4o", "a name with a blank; did you mean gpt-4o?", "--help"),
         ("openai: gpt  4o", "did you mean openai:gpt-4o?", "--help"),

@@ -187,6 +187,12 @@ def test_tools_may_be_a_list_or_stand_in_a_request(dragoman, write, shape: str) 
     assert dragoman("parse", "--json", "-t", path, stdin=HERMES.encode()).data["calls"][0]["known_tool"] is True
 
 
+def test_tools_may_be_the_python_file_that_run_takes(dragoman, write) -> None:
+    lines = ["import dragoman", "@dragoman.tool", "def get_weather(city: str, days: int = 1) -> str:", "    return ''"]
+    path = write("tools.py", "\n".join(lines))
+    assert dragoman("parse", "--json", "-t", path, stdin=HERMES.encode()).data["calls"][0]["arguments"]["days"] == 3
+
+
 def test_at_a_keyboard_it_says_what_to_do(dragoman) -> None:
     done = dragoman("parse", stdin=None)
     assert (done.code, done.out) == (2, "")

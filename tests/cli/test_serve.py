@@ -211,6 +211,8 @@ def test_launch_gives_a_program_the_file_that_its_argument_names_and_removes_it(
 
 
 def test_launch_names_the_programs_that_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["launch", "--help"]) == 0
+    assert '\n    dragoman launch -m local claude -p "list the files here"\n' in capsys.readouterr().out
     assert run(["launch", "-m", "local", "clawd"]) == 2
     assert "claude" in capsys.readouterr().err
 

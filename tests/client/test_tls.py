@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.certificates import make_certificate, server_side
 from tests.client.servers import ASKED, HELLO, QUICK, always, answer, fetch, once, serve, transport
 
 from dragoman.client.client import Client
@@ -16,45 +16,8 @@ from dragoman.client.http import HttpTransport
 from dragoman.client.retry import RequestRetried, Retries
 from dragoman.client.transport import HttpRequest, TransportFault
 from dragoman.events import ReplyFailed
-
-
-def make_certificate(folder: Path, name: str) -> Path:
-    """A certificate that signs itself, with its key, for one address."""
-    import ipaddress
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    host = x509.IPAddress(ipaddress.ip_address(name)) if name[0].isdigit() else x509.DNSName(name)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([host]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path = folder / f"{name}.pem"
-    path.write_bytes(secret + certificate.public_bytes(serialization.Encoding.PEM))
-    return path
-
-
-def server_side(path: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path)
-    return context
+from dragoman.testing import Upstream
+from dragoman.wire.failures import as_error
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +69,18 @@ def test_a_certificate_that_cannot_be_trusted(case: str, ours: Path, other: Path
     assert not any(isinstance(event, RequestRetried) for event in events)
     failure = next(event.failure for event in events if isinstance(event, ReplyFailed))
     assert (failure.kind, failure.code) == ("insecure", "tls")
+    assert "SSL_CERT_FILE" in as_error(failure).next_step
     assert "sk-tls" not in repr(events)
+
+
+def test_a_server_of_the_tests_streams_over_tls(ours: Path) -> None:
+    async def scene() -> str:
+        trusting = ssl.create_default_context(cafile=str(ours))
+        async with transport(tls=trusting) as http, Client(upstream.endpoint(), transport=http) as client:
+            return (await client.ask(ASKED, whole=False)).text
+
+    with Upstream(["A reply in several pieces."], tls=server_side(ours)) as upstream:
+        assert asyncio.run(scene()) == "A reply in several pieces."
 
 
 def test_a_tls_server_that_hangs_up_in_a_body(ours: Path) -> None:

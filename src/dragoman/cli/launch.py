@@ -32,7 +32,7 @@ _HELP = f"""Start an agent program with a gateway between it and your model.
 The programs are {", ".join(PROGRAMS)}. Arguments after the name of the program go to the program. The gateway listens
 at a free port of this machine, and ends with the program.
 
-\\b
+\b
 Examples:
   dragoman launch --to http://localhost:11434 claude
   dragoman launch -m local claude -p "list the files here"

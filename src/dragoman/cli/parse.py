@@ -157,7 +157,13 @@ def parse(
     ] = "auto",
     tools: Annotated[
         str | None,
-        typer.Option("--tools", "-t", metavar="FILE", help="A JSON list of the offered tools.", show_default=False),
+        typer.Option(
+            "--tools",
+            "-t",
+            metavar="FILE",
+            help="The offered tools: a JSON list, or a Python file.",
+            show_default=False,
+        ),
     ] = None,
     loose: Annotated[
         bool, typer.Option("--loose", help="Also find calls in prose, quotes and other code blocks.")

@@ -570,9 +570,13 @@ def read_json(path: str | None) -> Any:
 
 
 def read_tools(path: str | None) -> Toolset | None:
-    """The tools of a JSON file: a list of tools, one tool, or an object that has the list under `tools`."""
+    """The tools of a Python file, or of a JSON file: a list, one tool, or an object that has the list under `tools`."""
     if path is None:
         return None
+    if path.endswith(".py"):
+        from dragoman.config.tool_sources import load_source  # it would make every command slower
+
+        return Toolset.of(load_source(path))
     value = decode_json(_read_file(path), path, _TOOLS_HINT)
     if isinstance(value, dict) and isinstance(value.get("tools"), list):
         value = value["tools"]

@@ -167,6 +167,10 @@ def _convert(row: Row, kind: type[_Kind], where: str) -> _Kind:
 
 ENTRY_POINTS = "dragoman.providers"
 _TABLES = ("providers", "profiles")
+_ADDRESS_HINT = (
+    "an address is no model: name the model, and give the address with base_url (--base-url); "
+    "`dragoman models ADDRESS` lists its models"
+)
 
 
 class Registry(Struct, frozen=True):
@@ -259,6 +263,8 @@ class Registry(Struct, frozen=True):
         provider belongs to the vendor of its family, if nobody else serves it, or to the server at `base_url`. Raises
         UnknownProvider or UnknownModel, which suggest a name.
         """
+        if name.lower().startswith(("http://", "https://")):
+            raise UnknownModel(name, hint=_ADDRESS_HINT)
         if not base_url and name.strip() and any(sign.isspace() for sign in name):
             # No vendor has such names, and a request with one would only fail.
             meant = self.suggest_model(name)

@@ -161,7 +161,7 @@ def _find_hint(tables: Mapping[str, Any], said: str) -> str:
             if name not in known and f"`{name}`" in said:
                 guess = nearest(str(name), known)
                 return f"did you mean {guess!r}?" if guess else f"the names in {where} are {', '.join(known)}"
-    return "see docs/guides/gateway.md"
+    return "see docs/guides/gateway-reference.md"
 
 
 def _rows(value: object) -> Iterable[object]:

@@ -224,7 +224,9 @@ class Upstream:
         assert task is not None
         self._tasks.add(task)
         self.connections += 1
-        writer.transport.set_write_buffer_limits(0)  # so that `drain` waits until everything is on its way
+        # So that `drain` waits until everything is on its way. With TLS and a limit of 0, asyncio takes an empty buffer
+        # for a full one, and a stream would wait for good.
+        writer.transport.set_write_buffer_limits(0 if self._tls is None else 1, 0)
         try:
             await self._converse(Incoming(reader), writer)
         except (ConnectionError, asyncio.CancelledError):

@@ -43,7 +43,7 @@ def judge_reachable(subject: Subject, observation: Observation) -> Judgement:
             f"check the model and the URL; {row}",
         ),
         "unreachable": (f"no server answers at {endpoint.base_url}", "start the server, or check the URL"),
-        "insecure": ("its certificate is not trusted", "check the URL; your own server may use http"),
+        "insecure": ("its certificate is not trusted", "check the URL, or name the file of its CA in SSL_CERT_FILE"),
         "timed_out": ("it did not answer in time", "allow more time for each probe: --seconds N"),
         "rate_limited": ("it currently allows no more requests", "try again later, or check the quota of the key"),
         "overloaded": ("it is too busy to answer", "try again later"),
