@@ -221,7 +221,7 @@ class _Compiler:
         return stops
 
     def _opening(self, body: tuple[Node, ...]) -> Markers:
-        """How an optional or a repeated part begins. Without a literal, the parser could not tell it from other text."""
+        """How an optional or a repeated part begins. Without a literal, it cannot be told from other text."""
         first = first_literals(body)
         if not first or not all(first):
             raise TemplateError(
