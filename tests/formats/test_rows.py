@@ -12,7 +12,7 @@ from dragoman import formats
 from dragoman.errors import CannotExpress
 from dragoman.formats.readers.python import MarkedCalls
 from dragoman.formats.registry import get, plan_for, rows
-from dragoman.formats.template import Format
+from dragoman.formats.template import Format, TemplateError
 from dragoman.types import ToolCall
 
 SOURCES = Path(formats.__file__).parent
@@ -55,6 +55,13 @@ def test_a_row_of_ones_own_may_write_its_arguments_in_python() -> None:
     text = formats.render([("search", {"query": "a >> b", "exact": True})], row)
     assert text == '<<search(query="a \\x3e> b", exact=True)>>'
     assert formats.parse(text, row).calls[0].arguments == {"query": "a >> b", "exact": True}
+
+
+def test_a_part_without_a_beginning_is_refused_when_the_row_is_registered() -> None:
+    for template in ("@@ {name}\n{* {key} = {value};\n*}@@ end", "@@ {?{id}?} {name}\n{args}\n@@ end"):
+        with pytest.raises(TemplateError, match="does not begin with a literal"):
+            formats.register(Format("acme_parts", template=template))
+        assert "acme_parts" not in formats.names()
 
 
 def test_a_declared_format_with_lines_has_a_template_and_a_grammar() -> None:

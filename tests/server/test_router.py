@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.client import DetectedServer, ListedModel
 from dragoman.errors import ConfigError, UnknownModel
-from dragoman.server.router import Router, find_servers
+from dragoman.server.router import Router, find_endpoint, find_servers
 from dragoman.server.settings import (
     EndpointSettings,
     GatewaySettings,
@@ -161,6 +161,13 @@ def test_ollama_gets_a_context_window_that_the_prompt_needs_and_the_model_has() 
         assert [window("qwen3:8b", size) for size in sizes] == (expected if fixed is None else [fixed] * 8)
         assert window("tiny", 50_000) == (2048 if fixed is None else fixed)
         assert window("unknown", 500_000) == (16_384 if fixed is None else fixed)
+
+
+def test_the_model_of_an_endpoint_with_a_url_may_have_its_provider_before_it() -> None:
+    server = DetectedServer("ollama", {"ollama": "http://box.invalid:11434"})
+    for written, sent in {"ollama:qwen3:8b": "qwen3:8b", "qwen3:8b": "qwen3:8b", "mistral:7b": "mistral:7b"}.items():
+        row = EndpointSettings(url=server.base_url, model=written)
+        assert find_endpoint(row, "asked", server=server).model == sent
 
 
 WRONG = {

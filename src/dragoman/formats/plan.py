@@ -200,7 +200,7 @@ class _Compiler:
             before_name = rest and isinstance(rest[0], Hole) and rest[0].kind == "name"
             return [RequireBlank() if before_name and "\n" not in node.text else SkipSpace()]
         if isinstance(node, Maybe):
-            return [ReadMaybe(Markers(first_literals(node.body)), self._sequence(node.body, rest))]
+            return [ReadMaybe(self._opening(node.body), self._sequence(node.body, rest))]
         if isinstance(node, Many):
             return [self._pairs(node)]
         if node.kind == "args":
@@ -221,8 +221,17 @@ class _Compiler:
             raise TemplateError(f"a hole in the template of {self.row.name!r} has no end")
         return stops
 
+    def _opening(self, body: tuple[Node, ...]) -> Markers:
+        """How an optional or a repeated part begins. Without a literal, it cannot be told from other text."""
+        first = first_literals(body)
+        if not first or not all(first):
+            raise TemplateError(
+                f"a repeated or optional part in the template of {self.row.name!r} does not begin with a literal"
+            )
+        return Markers(first)
+
     def _pairs(self, node: Many) -> ReadPairs:
-        first = Markers(first_literals(node.body))
+        first = self._opening(node.body)
         if self.ends is None:
             raise TemplateError(f"the arguments in the template of {self.row.name!r} have no end")
         section = self.row.section[0].strip() if self.row.section else ""

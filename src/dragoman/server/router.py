@@ -423,7 +423,8 @@ def find_endpoint(
     if not row.url:
         return providers.resolve(row.model, **settings)
     if server is not None:
-        return server.endpoint(row.model or model, **settings)
+        # The model of a row without a URL has its provider before it, and so may this one.
+        return server.endpoint((row.model or model).removeprefix(f"{server.provider}:"), **settings)
     return providers.resolve("custom", row.model or model, base_url=row.url, wire=row.wire, **settings)
 
 
