@@ -243,10 +243,18 @@ def handle_signals(server: GatewayServer, reload: Callable[[], object] | None) -
         count += 1
         server.stop(at_once=count > 1)
 
-    for name in ("SIGINT", "SIGTERM"):
-        loop.add_signal_handler(getattr(signal, name), stop)
-    if hasattr(signal, "SIGHUP"):
-        loop.add_signal_handler(signal.SIGHUP, reload or stop)
+    answers: dict[str, Callable[[], object]] = {"SIGINT": stop, "SIGTERM": stop, "SIGHUP": reload or stop}
+    for name, answer in answers.items():
+        if hasattr(signal, name):
+            _handle_signal(loop, getattr(signal, name), answer)
+
+
+def _handle_signal(loop: asyncio.AbstractEventLoop, number: signal.Signals, answer: Callable[[], object]) -> None:
+    try:
+        loop.add_signal_handler(number, answer)
+    except NotImplementedError:
+        # The loop of Windows takes no signals. The handler of the interpreter wakes the loop.
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(answer))
 
 
 async def reload_settings(
