@@ -36,6 +36,7 @@ from dragoman.server.process import (
     open_socket,
     raise_file_limit,
     reload_settings,
+    require_server,
 )
 from dragoman.server.programs import PLACEHOLDER_KEY, list_clients
 from dragoman.server.router import find_row_key
@@ -165,6 +166,7 @@ def serve(
     install_log()
     if check:
         return asyncio.run(_check(settings, json=json))
+    require_server()
     if workers != 1 and inspector:
         raise ConfigError("--inspector shows the exchanges of one process", hint="leave out --workers, or --inspector")
     sharing = _open_sharing(settings, workers)
