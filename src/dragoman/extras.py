@@ -22,7 +22,7 @@ def install_command(*extras: str, prefix: str = sys.prefix) -> str:
 
 
 def missing_extra(what: str, extra: str) -> ConfigError:
-    """Return the error for a part that needs an extra. `what` says who needs which package: `a server needs uvicorn`."""
+    """Return the error for a part that needs an extra. `what` is such as `a server needs uvicorn`."""
     return ConfigError(f"{what}, which is not installed", hint=f"install it: {install_command(extra)}")
 
 

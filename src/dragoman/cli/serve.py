@@ -23,6 +23,7 @@ from dragoman.client.facts import shared_facts
 from dragoman.client.keys import find_key
 from dragoman.client.models import choose_model
 from dragoman.config import load
+from dragoman.config.layers import OF_GATEWAYS
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.paths import expand
 from dragoman.server.access import open_access
@@ -82,6 +83,11 @@ Examples:
 """
 
 
+def _variable(option: str) -> str:
+    """The environment variable of an option, for containers."""
+    return OF_GATEWAYS + option
+
+
 def make_settings(
     to: list[str], model: str | None, config: Path | None, host: str | None, port: int | None, profile: RouteProfile
 ) -> GatewaySettings:
@@ -126,14 +132,30 @@ def _name_url(url: str, number: int) -> str:
 def serve(
     context: typer.Context,
     to: Annotated[
-        list[str] | None, typer.Option("--to", metavar="URL", help="A server. Several of them share the load.")
+        list[str] | None,
+        typer.Option("--to", envvar=_variable("TO"), metavar="URL", help="A server. Several of them share the load."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="MODEL", help="provider:model; with --to, the model there.")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            envvar=_variable("MODEL"),
+            metavar="MODEL",
+            help="provider:model; with --to, the model there.",
+        ),
     ] = None,
-    config: Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="A settings file.")] = None,
-    host: Annotated[str | None, typer.Option("--host", help="The address.", show_default="127.0.0.1")] = None,
-    port: Annotated[int | None, typer.Option("--port", "-p", help="0 chooses a free one.", show_default="4000")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", envvar=_variable("CONFIG"), metavar="FILE", help="A settings file."),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", envvar=_variable("HOST"), help="The address.", show_default="127.0.0.1")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", "-p", envvar=_variable("PORT"), help="0 chooses a free one.", show_default="4000"),
+    ] = None,
     profile: Annotated[
         str, typer.Option("--profile", metavar="compat|default|strict|passthrough", help="Trust in calls in text.")
     ] = "compat",
