@@ -260,7 +260,7 @@ def handle_signals(server: GatewayServer, reload: Callable[[], object] | None) -
 def _handle_signal(loop: asyncio.AbstractEventLoop, number: signal.Signals, answer: Callable[[], object]) -> None:
     try:
         loop.add_signal_handler(number, answer)
-    except NotImplementedError:
+    except RuntimeError:
         # The loop of Windows takes no signals. The handler of the interpreter wakes the loop.
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(answer))
 
