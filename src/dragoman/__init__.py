@@ -92,7 +92,7 @@ if TYPE_CHECKING:
         ToolResult as ToolResult,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 
 def export_lazily(

@@ -10,7 +10,13 @@ import sys
 import threading
 from typing import Any, NoReturn
 
-_PARTS = ("typer", "rich")
+_PARTS = ("typer", "rich", "prompt_toolkit", "markdown_it")
+_EXTRAS = {
+    **dict.fromkeys(("serve", "launch"), ("server",)),
+    **dict.fromkeys(("demo", "model"), ("local",)),
+    **dict.fromkeys(("worker", "submit", "status", "cancel"), ("durable",)),
+}
+"""The other extra that a command always needs."""
 _INTERRUPTED = 130
 _TERMINATED = 143
 _FIRST_COLLECTION = 200_000
@@ -36,10 +42,23 @@ def main() -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _PARTS:
             raise
-        print("the `dragoman` command needs the cli extra: pip install 'dragoman[cli]'", file=sys.stderr)
-        return 2
+        return _ask_for_extras(sys.argv[1:])
     except KeyboardInterrupt:
         return _INTERRUPTED
+
+
+def _ask_for_extras(arguments: list[str]) -> int:
+    """Without the extra `cli`, there is only `--version`. Anything else prints how to install what it needs."""
+    if arguments == ["--version"]:
+        from dragoman import __version__
+
+        print(f"dragoman {__version__}")
+        return 0
+    from dragoman.extras import install_command
+
+    wanted = install_command("cli", *_EXTRAS.get(arguments[0] if arguments else "", ()))
+    print(f"error: the commands of dragoman need packages that are not installed\nhint: {wanted}", file=sys.stderr)
+    return 2
 
 
 class _LossyFile(io.FileIO):

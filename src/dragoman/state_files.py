@@ -72,6 +72,8 @@ def make_folder(path: Path) -> None:
 
 def flush_folder(path: Path) -> None:
     """Sync a folder, so that the name of a new file is durable and not only its content."""
+    if os.name == "nt":
+        return  # Windows cannot open a folder.
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -90,6 +92,34 @@ def opened(path: Path, flags: int) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def read_at(descriptor: int, count: int, position: int) -> bytes:
+    """Read from a position of a file, and leave the current position as it is."""
+    if hasattr(os, "pread"):
+        return os.pread(descriptor, count, position)
+    with _moved_to(descriptor, position):
+        return os.read(descriptor, count)
+
+
+def write_at(descriptor: int, content: bytes, position: int) -> None:
+    """Write to a position of a file, and leave the current position as it is."""
+    if hasattr(os, "pwrite"):
+        os.pwrite(descriptor, content, position)
+        return
+    with _moved_to(descriptor, position):
+        os.write(descriptor, content)
+
+
+@contextlib.contextmanager
+def _moved_to(descriptor: int, position: int) -> Iterator[None]:
+    """For Windows, which has no call that takes a position. The threads of a process do not share a descriptor."""
+    before = os.lseek(descriptor, 0, os.SEEK_CUR)
+    os.lseek(descriptor, position, os.SEEK_SET)
+    try:
+        yield
+    finally:
+        os.lseek(descriptor, before, os.SEEK_SET)
 
 
 @contextlib.contextmanager

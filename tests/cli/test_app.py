@@ -56,9 +56,12 @@ def test_a_plain_install_says_how_to_get_the_commands(tmp_path: Path) -> None:
         "raise ModuleNotFoundError(\"No module named 'typer'\", name='typer')", encoding="utf-8"
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([*COMMAND, "formats"], capture_output=True, text=True, env=environment, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "the `dragoman` command needs the cli extra: pip install 'dragoman[cli]'\n"
+    for command, extras in (("formats", "cli"), ("serve", "cli,server"), ("demo", "cli,local")):
+        done = subprocess.run([*COMMAND, command], capture_output=True, text=True, env=environment, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.endswith(f'that are not installed\nhint: pip install "dragoman[{extras}]"\n')
+    done = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout) == (0, f"dragoman {package.__version__}\n")
 
 
 @pytest.mark.parametrize("command", ["formats", "demo --replies"])

@@ -164,4 +164,4 @@ def test_without_llama_cpp_the_command_to_install_it_is_named(dragoman, monkeypa
     monkeypatch.setitem(__import__("sys").modules, "xllamacpp", None)
     done = dragoman("demo")
     assert done.code == 4
-    assert "hint: install it with: pip install 'dragoman[local]'" in done.err
+    assert 'hint: install it: pip install "dragoman[local]"' in done.err

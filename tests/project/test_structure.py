@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+import dragoman as package
 from dragoman import errors
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,8 +68,9 @@ def test_the_licence_is_the_whole_apache_2_text() -> None:
     assert digest == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 
 
-def test_the_changelog_has_a_place_for_the_next_change() -> None:
-    assert "\n## Unreleased\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+def test_the_changelog_has_a_section_for_this_version() -> None:
+    version = package.__version__.partition(".dev")[0]
+    assert f"\n## {version} " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -105,3 +108,18 @@ def test_every_kind_of_error_says_what_to_do_next() -> None:
     found = set(leaves(errors.DragomanError))
     assert len(found) >= 19
     assert [cls.__name__ for cls in found if not vars(cls).get("hint")] == []
+
+
+def test_issue_forms_and_workflows_are_well_formed() -> None:
+    forms = [path for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config"]
+    assert len(forms) == 4
+    for path in forms:
+        form = yaml.safe_load(text_of(path))
+        assert form.keys() == {"name", "description", "labels", "body"}, path
+        fields = [field["id"] for field in form["body"] if field["type"] != "markdown"]
+        assert len(fields) == len(set(fields)) and any("validations" in field for field in form["body"]), path
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        workflow = yaml.safe_load(text_of(path))
+        assert workflow["permissions"] == {"contents": "read"} and "timeout-minutes" in str(workflow["jobs"]), path
+        for step in (step for job in workflow["jobs"].values() for step in job["steps"]):
+            assert step.keys() & {"uses", "run"}, (path, step)

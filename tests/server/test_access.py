@@ -225,6 +225,10 @@ def test_a_gateway_listens_elsewhere_only_with_keys(tmp_path: Path) -> None:
     for host in ("127.0.0.1", "0.0.0.0"):
         assert open_access(ServerSettings(host), where).needs_keys
     assert not open_access(ServerSettings(keys=False), where).needs_keys
+    assert open_access(ServerSettings("0.0.0.0"), {"DRAGOMAN_GATEWAY_KEY": "sk-" + "7" * 20}).needs_keys
+    for key in ("short", "with a blank in it, and long", "é" * 30):
+        with pytest.raises(ConfigError, match="is not a key"):
+            open_access(ServerSettings("0.0.0.0"), {"DRAGOMAN_GATEWAY_KEY": key})
     with pytest.raises(ConfigError, match="others can use"):
         open_access(ServerSettings("0.0.0.0", keys=False), where)
     (tmp_path / "dragoman" / "gateway-keys.json").chmod(0o644)

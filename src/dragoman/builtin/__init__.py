@@ -6,6 +6,7 @@ gives all of them, or those of some names.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ else:
             "dragoman.builtin.web.fetch": "WebFetch make_web_fetch",
         },
     )
-    __all__ += ["NAMES", "toolbox"]
+    __all__ += ["NAMES", "POSIX_TOOLS", "missing_tools", "toolbox"]
 
 NAMES = {
     "read": "Read",
@@ -54,13 +55,28 @@ NAMES = {
     "recall": "Recall",
 }
 """What each tool is called on the wire, and here."""
+POSIX_TOOLS = ("read", "glob", "grep", "write", "edit", "apply_patch", "bash")
+"""The tools that need descriptors of folders or a POSIX shell. Windows has neither."""
+
+
+def missing_tools(names: Iterable[str] = NAMES) -> list[str]:
+    """The tools of these names that do not run on this system."""
+    return [] if os.name == "posix" else [name for name in names if name in POSIX_TOOLS]
 
 
 def toolbox(names: Iterable[str] | None = None, *, network: bool = False, limits: Any = None) -> list[Tool]:
-    """The built-in tools, or those of these names; `network` and `limits` are for commands in a sandbox."""
+    """The built-in tools, or those of these names; `network` and `limits` are for commands in a sandbox.
+
+    Without names, these are the tools that run on this system. A named tool that does not raises ConfigError.
+    """
     from dragoman.errors import ConfigError, nearest
 
-    wanted = list(NAMES) if names is None else list(names)
+    wanted = [name for name in NAMES if name not in missing_tools()] if names is None else list(names)
+    if missing := missing_tools(wanted):
+        raise ConfigError(
+            f"these tools do not run on Windows: {', '.join(missing)}",
+            hint="leave them out, or run dragoman on Linux or macOS; on Windows, in WSL",
+        )
     for name in wanted:
         if name not in NAMES:
             guess = nearest(name, NAMES)

@@ -174,9 +174,14 @@ class SafetySetup:
         # The embedded model is too small to choose among thirteen tools. They are offered if the user names them.
         is_too_small = re.split("[:/]", model)[0] == _EMBEDDED_PROVIDER and config.origin("builtin").kind == "default"
         if config["builtin"] and not is_too_small:
-            from dragoman.builtin import toolbox
+            from dragoman.builtin import missing_tools, toolbox
 
-            found += toolbox(config["builtin"], network=config["network"], limits=self._command_limits())
+            missing = missing_tools() if config.origin("builtin").kind == "default" else []
+            if missing:
+                left_out = f"the built-in tools {', '.join(missing)} do not run on Windows and are left out"
+                self._warnings.append(f"{left_out}; dragoman in WSL has them")
+            names = [name for name in config["builtin"] if name not in missing]
+            found += toolbox(names, network=config["network"], limits=self._command_limits())
         if config["mcp"] or self._more_servers:
             from dragoman.mcp import connect, read_servers
 

@@ -52,6 +52,9 @@ def launch(
     key_env: KeyEnv = None,
     log: Annotated[Path | None, typer.Option("--log", metavar="FILE", help="The log of the gateway.")] = None,
 ) -> int:
+    if os.name != "posix":
+        hint = "start `dragoman serve`, and give its address to the program; or run both in WSL"
+        raise ConfigError("dragoman launch does not run on Windows", hint=hint)
     if program not in PROGRAMS:
         guess = nearest(program, PROGRAMS)
         meant = f"did you mean {guess!r}? " if guess else ""

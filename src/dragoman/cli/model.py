@@ -16,7 +16,7 @@ HELP = """Download, list and remove models that run inside this process, without
 
 A model is downloaded once to the user's cache (XDG_CACHE_HOME); later runs need no network. The name of a model is
 local:NAME, or local:PATH.gguf for any file; `local` alone is the default model. To run a model, install the extra
-`local`: pip install 'dragoman[local]'.
+`local`: pip install "dragoman[local]".
 
 \b
 Examples:

@@ -23,6 +23,7 @@ from dragoman.client.facts import shared_facts
 from dragoman.client.keys import find_key
 from dragoman.client.models import choose_model
 from dragoman.config import load
+from dragoman.config.layers import OF_GATEWAYS
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.paths import expand
 from dragoman.server.access import open_access
@@ -36,6 +37,7 @@ from dragoman.server.process import (
     open_socket,
     raise_file_limit,
     reload_settings,
+    require_server,
 )
 from dragoman.server.programs import PLACEHOLDER_KEY, list_clients
 from dragoman.server.router import find_row_key
@@ -79,6 +81,11 @@ Examples:
   dragoman serve -c gateway.toml --workers 4     four processes (docs/guides/gateway-at-scale.md)
   dragoman serve keys add laptop                 make a key; from then on, every client needs one
 """
+
+
+def _variable(option: str) -> str:
+    """The environment variable of an option, for containers."""
+    return OF_GATEWAYS + option
 
 
 def make_settings(
@@ -125,14 +132,30 @@ def _name_url(url: str, number: int) -> str:
 def serve(
     context: typer.Context,
     to: Annotated[
-        list[str] | None, typer.Option("--to", metavar="URL", help="A server. Several of them share the load.")
+        list[str] | None,
+        typer.Option("--to", envvar=_variable("TO"), metavar="URL", help="A server. Several of them share the load."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="MODEL", help="provider:model; with --to, the model there.")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            envvar=_variable("MODEL"),
+            metavar="MODEL",
+            help="provider:model; with --to, the model there.",
+        ),
     ] = None,
-    config: Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="A settings file.")] = None,
-    host: Annotated[str | None, typer.Option("--host", help="The address.", show_default="127.0.0.1")] = None,
-    port: Annotated[int | None, typer.Option("--port", "-p", help="0 chooses a free one.", show_default="4000")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", envvar=_variable("CONFIG"), metavar="FILE", help="A settings file."),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", envvar=_variable("HOST"), help="The address.", show_default="127.0.0.1")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", "-p", envvar=_variable("PORT"), help="0 chooses a free one.", show_default="4000"),
+    ] = None,
     profile: Annotated[
         str, typer.Option("--profile", metavar="compat|default|strict|passthrough", help="Trust in calls in text.")
     ] = "compat",
@@ -165,6 +188,7 @@ def serve(
     install_log()
     if check:
         return asyncio.run(_check(settings, json=json))
+    require_server()
     if workers != 1 and inspector:
         raise ConfigError("--inspector shows the exchanges of one process", hint="leave out --workers, or --inspector")
     sharing = _open_sharing(settings, workers)

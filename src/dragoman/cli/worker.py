@@ -18,6 +18,7 @@ from dragoman.cli.context import describe_journal, find_engine
 from dragoman.cli.options import Json
 from dragoman.cli.screen import Screen, count, print_line
 from dragoman.errors import ConfigError
+from dragoman.extras import missing_extra
 
 if TYPE_CHECKING:
     from dragoman.agent import Agent
@@ -78,9 +79,7 @@ def open_engine(address: str, **settings: Any) -> PostgresEngine:
     try:
         from dragoman.engine import PostgresEngine
     except ImportError as error:
-        raise ConfigError(
-            f"an engine needs the package {error.name}", hint='install it: pip install "dragoman[durable]"'
-        ) from error
+        raise missing_extra(f"an engine needs {error.name}", "durable") from error
     return PostgresEngine(address, **settings)
 
 

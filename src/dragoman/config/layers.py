@@ -127,6 +127,8 @@ OTHER_VARIABLES = {
     "DRAGOMAN_DEBUG": "`1` shows tracebacks, and the bytes of requests and answers without secrets",
 }
 """Variables of dragoman that are not settings."""
+OF_GATEWAYS = "DRAGOMAN_GATEWAY_"
+"""Variables that begin like this are options of `dragoman serve`."""
 REMOVED = {
     "approvals": 'use `ask`, which takes the same rules; `ask = ["*"]` is for all tools',
     "park": "its name is `defer_approvals`",
@@ -198,6 +200,8 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
     by_variable = {setting.variable: setting for setting in SETTINGS.values() if setting.variable}
     for variable in sorted(environment):
         if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES or not environment[variable]:
+            continue
+        if variable.startswith(OF_GATEWAYS):
             continue
         setting = by_variable.get(variable)
         removed = variable.removeprefix(PREFIX).lower()

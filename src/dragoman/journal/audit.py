@@ -20,7 +20,7 @@ from msgspec import Struct
 from dragoman.characters import escape_line
 from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.secrets import HumanSink
-from dragoman.state_files import flush_folder, make_folder, open_alone, opened, wait_for_writers
+from dragoman.state_files import flush_folder, make_folder, open_alone, opened, read_at, wait_for_writers, write_at
 
 # --------------------------------------------------------------------------------------------------------------------
 # The errors of an audit log, each with the next step.
@@ -178,13 +178,13 @@ def head_path(path: Path) -> Path:
 
 def _read_head(descriptor: int) -> Head | None:
     """Return the content of a head file; None if it is new or unreadable."""
-    found = _WRITTEN(os.pread(descriptor, _LENGTH + 1, 0))
+    found = _WRITTEN(read_at(descriptor, _LENGTH + 1, 0))
     return Head(int(found[1]), found[2].decode("ascii")) if found else None
 
 
 def _write_head(descriptor: int, head: Head) -> None:
     # It always has the same length, so it never needs more space on the disk.
-    os.pwrite(descriptor, b"%020d %s\n" % (head.number, head.hash.encode("ascii")), 0)
+    write_at(descriptor, b"%020d %s\n" % (head.number, head.hash.encode("ascii")), 0)
     if os.fstat(descriptor).st_size != _LENGTH:
         os.ftruncate(descriptor, _LENGTH)
 
@@ -221,26 +221,26 @@ class Tail(Struct, frozen=True):
 def read_tail(descriptor: int) -> Tail:
     """Find the last record of a file. The cost is the length of the last line, unless the end is damaged."""
     size = os.fstat(descriptor).st_size
-    ended = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
+    ended = size == 0 or read_at(descriptor, 1, size - 1) == b"\n"
     for start, stop in _lines_backwards(descriptor, size):
-        link = read_at(descriptor, start, stop)
+        link = read_link_at(descriptor, start, stop)
         if link is not None:
             return Tail(size, link, max(0, size - stop - 1), ended)
     return Tail(size, None, size, ended)
 
 
-def read_at(descriptor: int, start: int, stop: int) -> Link | None:
+def read_link_at(descriptor: int, start: int, stop: int) -> Link | None:
     """Return the record between two positions of a file, if there is one."""
     if stop - start > MOST_OF_A_LINE:
         return None
-    return read_link(os.pread(descriptor, stop - start, start))
+    return read_link(read_at(descriptor, stop - start, start))
 
 
 def digest_end(descriptor: int, size: int, length: int, ended: bool) -> str:
     """SHA-256 of the last bytes of a file, including the newline that they will get if they have none."""
     digest = sha256()
     for place in range(size - length, size, _PIECE):
-        digest.update(os.pread(descriptor, min(_PIECE, size - place), place))
+        digest.update(read_at(descriptor, min(_PIECE, size - place), place))
     if not ended:
         digest.update(b"\n")
     return digest.hexdigest()
@@ -256,7 +256,7 @@ def agrees(descriptor: int, tail: Tail, known: Head | None) -> bool:
         return tail.last.hash == known.hash
     # The head file may be older after a power failure; by one record after a crash.
     for start, stop in _lines_backwards(descriptor, tail.size):
-        link = read_at(descriptor, start, stop)
+        link = read_link_at(descriptor, start, stop)
         if link is not None and link.n <= known.number:
             return link.n != known.number or link.hash == known.hash
     return True
@@ -268,7 +268,7 @@ def _lines_backwards(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
     position = size
     while position > 0:
         start = max(0, position - _PIECE)
-        piece = os.pread(descriptor, position - start, start)
+        piece = read_at(descriptor, position - start, start)
         place = piece.rfind(b"\n")
         while place >= 0:
             if start + place + 1 < stop:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from dragoman.errors import ConfigError
+from dragoman.extras import missing_extra
 from dragoman.journal.journal import JournalError, JournalFailed, JournalTooNew
 from dragoman.journal.leases import Holder, is_running, new_run_id
 from dragoman.journal.rows import Connection, Cursor, Row
@@ -140,9 +141,7 @@ def _load_psycopg() -> tuple[Any, Any]:
         import psycopg
         from psycopg import conninfo
     except ImportError as error:
-        raise ConfigError(
-            "a database in Postgres needs the package psycopg", hint='install it: pip install "dragoman[durable]"'
-        ) from error
+        raise missing_extra("a database in Postgres needs psycopg", "durable") from error
     return psycopg, conninfo
 
 

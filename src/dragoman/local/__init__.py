@@ -1,6 +1,6 @@
 """The embedded model: llama.cpp in this process, a store of GGUF files, and a transport that makes it an endpoint.
 
-    pip install 'dragoman[local]'
+    pip install "dragoman[local]"
     dragoman model add            download the default model, once
     Agent("local")                use it like any other model
 

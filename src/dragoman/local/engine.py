@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import ConfigError
+from dragoman.extras import missing_extra
 
 # --------------------------------------------------------------------------------------------------------------------
 # The number of threads of a model: the cores that this process may use and that are idle.
@@ -76,7 +77,6 @@ def _read_quota(path: Path, otherwise: int) -> int:
 # One engine handles several requests at once; llama.cpp computes them together and queues the rest. All users of the
 # same file in the process share an engine, which is unloaded after the last one releases it.
 
-INSTALL = "pip install 'dragoman[local]'"
 SLOTS = 4
 """The number of requests that are computed together; others wait."""
 CONTEXT = 8192
@@ -91,12 +91,17 @@ Receive = Callable[[str], bool]
 """Receives one JSON object of the answer; True ends the generation."""
 
 
+_OTHER_SYSTEM = "use a server of your own, such as Ollama; there may be no build of xllamacpp for this system"
+
+
 def import_llama() -> Any:
     """Import the library with llama.cpp. Raises ConfigError if it is not installed."""
     try:
         import xllamacpp  # type: ignore[import-untyped]
+    except ModuleNotFoundError as error:
+        raise missing_extra(f"the embedded model needs {error.name}", "local") from None
     except ImportError as error:
-        raise ConfigError(f"the embedded model needs xllamacpp: {error}", hint=f"install it with: {INSTALL}") from None
+        raise ConfigError(f"xllamacpp cannot be loaded: {error}", hint=_OTHER_SYSTEM) from None
     return xllamacpp
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import glob
 import itertools
@@ -289,6 +288,8 @@ class PrivateFolder:
     """A folder for one command. The process that created it holds a lock, so that other processes do not remove it."""
 
     def __init__(self, user: User | None = None) -> None:
+        import fcntl  # Windows has no such module, and no sandbox either.
+
         _sweep_once()
         self.path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
         self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -324,6 +325,8 @@ def _sweep_once() -> None:
 
 
 def _is_in_use(path: str) -> bool:
+    import fcntl
+
     with closing(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -220,6 +220,8 @@ def _ipc_namespace() -> str:
 
 def probe(sandbox: Sandbox) -> ProbeReport:
     """Try to break out of this sandbox in every known way. This takes less than a second on most machines."""
+    if not sys.platform.startswith("linux"):
+        raise SandboxMissing(f"there is no sandbox for {sys.platform}, so there is nothing to test", hint=_ELSEWHERE)
     from dragoman.sandbox.canary import ATTEMPTS
 
     made = tempfile.TemporaryDirectory(prefix="dragoman-probe-", ignore_cleanup_errors=True)
@@ -291,6 +293,9 @@ _EVIDENCE: dict[str, Callable[[_ProbeSetup, Tier], bool]] = {
 # Detection of a working sandbox. dragoman runs a command in it.
 
 
+_ELSEWHERE = "to confine commands, run dragoman on Linux, in a container or in WSL; here they need an approval"
+
+
 class SandboxMissing(DragomanError):
     """The requested sandbox does not work on this machine."""
 
@@ -307,7 +312,8 @@ def find_sandbox(wanted: SandboxName = "auto", workspace: str | None = None) -> 
         raise SandboxMissing(f"unknown sandbox {wanted!r}", hint=f"choose one of {', '.join(get_args(SandboxName))}")
     found, reasons = (None, ()) if wanted == "none" else _look(wanted, _top(workspace))
     if found is None and wanted not in ("auto", "none"):
-        raise SandboxMissing(f"the sandbox {wanted!r} does not work here: {'; '.join(reasons)}")
+        hint = None if sys.platform.startswith("linux") else _ELSEWHERE
+        raise SandboxMissing(f"the sandbox {wanted!r} does not work here: {'; '.join(reasons)}", hint=hint)
     return found or NoSandbox()
 
 

@@ -8,7 +8,6 @@ import functools
 import marshal
 import os
 import platform
-import resource
 import stat
 import struct
 from collections.abc import Iterable, Sequence
@@ -371,6 +370,8 @@ def _refuse_own_environment(box: Box) -> None:
 
 
 def _limits(limits: BoxLimits) -> list[tuple[int, int]]:
+    import resource  # Windows has no such module.
+
     wanted = [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, limits.cpu_seconds),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import stat
@@ -12,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from msgspec import Struct
 
@@ -208,7 +208,7 @@ class Placeholders:
         self._alone = False
         self._folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self._alone = not self._lock(fcntl.LOCK_SH, tries=_TRIES)
+            self._alone = not self._lock("shared", tries=_TRIES)
             self.held += [path for path in paths if _put(path)]
         except BaseException:
             self.remove()
@@ -218,7 +218,7 @@ class Placeholders:
         """Remove the placeholders, unless another launch still needs them."""
         if self._folder >= 0:
             try:
-                if self._alone or self._lock(fcntl.LOCK_EX, tries=1):
+                if self._alone or self._lock("exclusive", tries=1):
                     for path in self.held + self._stale:
                         _take(path)
             finally:
@@ -226,12 +226,15 @@ class Placeholders:
                 self._folder = -1
         return ()
 
-    def _lock(self, kind: int, *, tries: int) -> bool:
+    def _lock(self, kind: Literal["shared", "exclusive"], *, tries: int) -> bool:
         """Lock the folder itself, so that no lock file remains. Returns False if there are no locks on this system."""
+        import fcntl  # Windows has no such module, and no sandbox either.
+
+        operation = (fcntl.LOCK_SH if kind == "shared" else fcntl.LOCK_EX) | fcntl.LOCK_NB
         for attempt in range(tries):
             time.sleep(_PAUSE if attempt else 0)
             try:
-                fcntl.flock(self._folder, kind | fcntl.LOCK_NB)
+                fcntl.flock(self._folder, operation)
                 return True
             except BlockingIOError:
                 continue
@@ -278,7 +281,8 @@ _MOST_BYTES = 8 * 1024 * 1024
 _MOST_ENTRIES = 4000
 _DEEPEST = 64
 """A folder further down is only identified: a command can nest more of them than can be followed."""
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Windows has none of these three, and no sandbox either.
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class _State(Struct, frozen=True):

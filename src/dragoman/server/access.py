@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 _SINGLE = frozenset({"host", "origin", "content-length", "content-encoding", "transfer-encoding", *KEY_HEADERS})
 """Two of these headers in one request can be read in two ways."""
+KEY_VARIABLE = "DRAGOMAN_GATEWAY_KEY"
+"""The environment variable with the key of all clients."""
+_SHORTEST_KEY = 20
 _WITHOUT_KEY = frozenset({("GET", "/healthz"), ("GET", "/readyz")})
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 METHODS_OF_PAGES = (*METHODS, "OPTIONS")
@@ -61,8 +64,11 @@ def open_access(
 ) -> Access:
     """Read the keys. Raises a ConfigError if strangers could use the gateway, or if it needs keys and has none.
 
+    A key in the environment is the only one: where a container is replaced, a file with keys would be lost.
     With a `store`, the limits of keys count for all processes that share it.
     """
+    if environment.get(KEY_VARIABLE):
+        return Access.for_one(_read_key(environment[KEY_VARIABLE]), settings, name="environment")
     path = find_keys_file(settings.keys, environment)
     if path is None:
         ring = KeyRing()
@@ -78,6 +84,15 @@ def open_access(
     if not ring.keys and settings.keys:
         raise ConfigError("clients need a key, and there are none", hint=command)
     return Access(settings, ring, quotas)
+
+
+def _read_key(key: str) -> str:
+    if len(key) < _SHORTEST_KEY or not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigError(
+            f"{KEY_VARIABLE} is not a key: it needs {_SHORTEST_KEY} or more characters, and no blanks",
+            hint="make a random one: openssl rand -hex 24",
+        )
+    return key
 
 
 def find_keys_file(setting: bool | str | None, environment: Mapping[str, str]) -> Path | None:
@@ -112,9 +127,9 @@ class Access:
         self.use(settings)
 
     @classmethod
-    def for_one(cls, key: str, settings: ServerSettings) -> Access:
+    def for_one(cls, key: str, settings: ServerSettings, name: str = "launch") -> Access:
         """Return the access for one client, whose key is in no file. All others are refused."""
-        return cls(settings, KeyRing(keys=[ClientKey("launch", digest_of(key), datetime.now(UTC))]))
+        return cls(settings, KeyRing(keys=[ClientKey(name, digest_of(key), datetime.now(UTC))]))
 
     def use(self, settings: ServerSettings) -> None:
         """Use the names in settings that were read again. Whether keys are needed is decided at the start."""

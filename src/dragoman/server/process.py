@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from dragoman import wire as wires
 from dragoman.client.http import HttpTransport, Limits
 from dragoman.errors import ConfigError, DragomanError
+from dragoman.extras import missing_extra
 from dragoman.providers import Facts
 from dragoman.server.access import Access
 from dragoman.server.asgi import Receive, Scope, Send
@@ -74,6 +75,15 @@ def raise_file_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def require_server() -> None:
+    """Raise a ConfigError that says what to install, if the packages of a server are not there."""
+    try:
+        import httptools  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise missing_extra(f"a server needs {error.name}", "server") from None
 
 
 def count_connections(most: int) -> int:
@@ -156,13 +166,11 @@ class GatewayServer:
         self, gateway: Application, listener: socket.socket, load: Callable[[], None] | None = load_pipeline
     ) -> None:
         """`load` prepares what the application needs, beside the loop."""
-        try:
-            import uvicorn
+        require_server()
+        import uvicorn
 
-            from dragoman.server.protocol import StrictProtocol
-        except ImportError:
-            hint = "pip install 'dragoman[server]'"
-            raise ConfigError("this command needs the server extra", hint=hint) from None
+        from dragoman.server.protocol import StrictProtocol
+
         config: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off", "server_header": False}
         own = gateway.settings
         limits = {"head_seconds": own.head_seconds, "body_seconds": own.body_seconds}
@@ -243,10 +251,18 @@ def handle_signals(server: GatewayServer, reload: Callable[[], object] | None) -
         count += 1
         server.stop(at_once=count > 1)
 
-    for name in ("SIGINT", "SIGTERM"):
-        loop.add_signal_handler(getattr(signal, name), stop)
-    if hasattr(signal, "SIGHUP"):
-        loop.add_signal_handler(signal.SIGHUP, reload or stop)
+    answers: dict[str, Callable[[], object]] = {"SIGINT": stop, "SIGTERM": stop, "SIGHUP": reload or stop}
+    for name, answer in answers.items():
+        if hasattr(signal, name):
+            _handle_signal(loop, getattr(signal, name), answer)
+
+
+def _handle_signal(loop: asyncio.AbstractEventLoop, number: signal.Signals, answer: Callable[[], object]) -> None:
+    try:
+        loop.add_signal_handler(number, answer)
+    except RuntimeError:
+        # The loop of Windows takes no signals. The handler of the interpreter wakes the loop.
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(answer))
 
 
 async def reload_settings(

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman import __version__
-from dragoman.errors import ConfigError
+from dragoman.extras import missing_extra
 from dragoman.pipeline.report import Report
 from dragoman.telemetry import otel
 from dragoman.types import FAILURE_CAUSES
@@ -30,7 +30,7 @@ class Spans:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "opentelemetry":
                 raise
-            raise ConfigError("OpenTelemetry is not installed", hint="pip install 'dragoman[otel]'") from None
+            raise missing_extra("telemetry needs opentelemetry-api", "otel") from None
         self._kind = trace.SpanKind[kind.upper()]
         self._tracer = trace.get_tracer(
             "dragoman.server" if kind == "server" else "dragoman.integrations", __version__, tracer_provider=provider

@@ -22,7 +22,6 @@ from dragoman.agent.events import (
     TurnEnded,
 )
 from dragoman.client.retry import RequestRetried
-from dragoman.errors import ConfigError
 from dragoman.events import (
     ArgumentsDelta,
     CallEnded,
@@ -35,6 +34,7 @@ from dragoman.events import (
     ThinkingDelta,
     UsageReported,
 )
+from dragoman.extras import missing_extra
 from dragoman.providers.registry import shipped
 from dragoman.telemetry.log import Bounds, JsonSafe, as_record, hide_known
 from dragoman.types import ToolCall, Usage
@@ -440,7 +440,7 @@ class OpenTelemetry:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "opentelemetry":
                 raise
-            raise ConfigError("OpenTelemetry is not installed", hint="pip install 'dragoman[otel]'") from None
+            raise missing_extra("telemetry needs opentelemetry-api", "otel") from None
         from dragoman import __version__
 
         self._maker = SpanMaker(

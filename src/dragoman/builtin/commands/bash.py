@@ -400,7 +400,7 @@ def _folder(around: ToolContext) -> str:
 
 def _check(command: str, timeout: float | None) -> None:
     if os.name != "posix":
-        raise Error("Not run: commands need a system with a POSIX shell.")
+        raise Error("Not run: commands need a POSIX shell; on Windows, they run in WSL.")
     if not command.strip():
         raise Error("Not run: the command is empty.")
     if "\0" in command:

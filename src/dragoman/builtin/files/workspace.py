@@ -391,7 +391,7 @@ class Workspace:
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         if os.open not in os.supports_dir_fd or os.stat not in os.supports_follow_symlinks:
-            raise Error("the file tools need a system with descriptors of folders (Linux, macOS, BSD)")
+            raise Error("the file tools need Linux, macOS or BSD; on Windows, they run in WSL")
         try:
             given = os.path.abspath(os.fspath(path) if path is not None else os.getcwd())
             self.path = os.path.realpath(given)
