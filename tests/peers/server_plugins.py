@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.support.environments import Environments, Unavailable
 from tests.peers import vllm_cpu
-from tests.peers.environments import Environments
-from tests.peers.report import Report, Unavailable
+from tests.peers.report import Report
 
 VLLM, SGLANG = "dragoman inside vLLM", "dragoman inside SGLang"
 ROOT = Path(__file__).parents[2]
@@ -58,8 +58,7 @@ def check_vllm(environments: Environments, report: Report) -> None:
 
 def check_sglang(environments: Environments, report: Report) -> None:
     """Run the checks inside SGLang."""
-    programs = environments.python("sglang", *SGLANG_NEEDS)
-    environments.add(programs, "--no-deps", "sglang")
+    programs = environments.python("sglang", *SGLANG_NEEDS, alone=["sglang"])
     add_dragoman(environments, programs)
     with report.check(SGLANG, "recorded outputs, whole and token by token: the calls of formats.parse"):
         check_vectors(programs, "sglang")

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.peers.environments import Environments, free_port, running
-from tests.peers.report import Report, Unavailable
+from benchmarks.support.environments import Environments, Unavailable, free_port, running
+from tests.peers.report import Report
 
 from dragoman.client import Client
 from dragoman.providers import Endpoint, resolve
