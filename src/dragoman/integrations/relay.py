@@ -29,7 +29,7 @@ from dragoman.providers.definitions import codec_for
 from dragoman.replies import fold
 from dragoman.secrets.exchanges import RequestRedactor
 from dragoman.stage import Stage
-from dragoman.types import Failure, Request
+from dragoman.types import Failure, InvalidCall, Request
 from dragoman.wire import registry
 from dragoman.wire.aliases import Aliases
 from dragoman.wire.codec import Codec
@@ -273,7 +273,10 @@ class Relay:
         body: Any = write_reply(codec, request, reply, self._created)
         raw = parse(last.data)
         if last.response.status < _FIRST_ERROR and isinstance(raw, dict):
-            before = write_reply(codec, request, codec.decode_reply(raw), self._created)
+            received = codec.decode_reply(raw)
+            # A call that is cut or cannot be read is written as words. The call itself may not stay beside them.
+            is_broken = any(isinstance(part, InvalidCall) for part in received.message.parts)
+            before = {} if is_broken else write_reply(codec, request, received, self._created)
             row = registry.ROWS.get(codec.name)
             body = mend_calls(patch(raw, before, body), body, needs_ids=row is None or row.call_ids)
             if body == raw:
