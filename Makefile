@@ -10,7 +10,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-peers test-clients check bench docs format clean
+.PHONY: help demo test test-full test-peers test-clients check bench bench-peers docs format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ check: $(STAMP) ## formatting, lint, types, import layers, structure
 
 bench: $(STAMP) ## run every benchmark and print its table
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+# Not a part of `make bench`: it installs what it compares with, about six gigabytes.
+bench-peers: $(STAMP) ## compare with other programs, and write docs/benchmarks.md (ARGS= names groups)
+	@$(BIN)/python -m benchmarks.peers $(ARGS)
 
 docs: $(STAMP) ## write docs/reference/ anew from the code
 	@$(BIN)/python scripts/make-docs
