@@ -79,7 +79,7 @@ def start_cold(
                 command = command_of(install(environments, peer), peer, "--once", host.url)
                 variables = variables_of(environments, peer)
                 done = subprocess.run(
-                    command, env=variables, cwd=environments.folder, capture_output=True, text=True, timeout=120
+                    command, env=variables, cwd=variables["HOME"], capture_output=True, text=True, timeout=120
                 )
                 if number and not done.returncode:  # the first round writes bytecode and fills the cache of the disk
                     found[peer.name].append(json.loads(done.stdout.splitlines()[-1]))

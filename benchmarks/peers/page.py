@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmarks.peers import plots
+from benchmarks.peers.adapters.parser_jobs import BULK
 from benchmarks.peers.odd_outputs import GOOD, MEANINGS
+from benchmarks.peers.parsers import GROWTH_LIMIT
 from benchmarks.peers.rows import OURS
 from benchmarks.peers.tables import dated, not_measured, ratio, short, table, versions, wrap
 
@@ -85,7 +87,6 @@ def write_loops(group: Group) -> tuple[str, Files]:
         "packages",
         "MB on disk",
     ]
-    settings = "\n".join(f"- {name}: {row['settings']}." for name, row in rows.items())
     shown = {name: row["cpu_ms"] for name, row in timed.items()}
     text = f"""## Agent loops
 
@@ -100,7 +101,7 @@ client. A cold start is a fresh process that imports the library, makes an agent
 
 {not_measured(rows)}![CPU time of a run]({PICTURES}/loops.svg)
 
-{settings}
+{_settings(rows)}
 
 ### Odd outputs
 
@@ -183,4 +184,163 @@ def _odd_counts(odd: list[Group]) -> str:
     return f"Of {total} cells (whole and streamed):\n\n" + table(["", *MEANINGS], rows)
 
 
-SECTIONS: dict[str, Callable[[Group], tuple[str, Files]]] = {"loops": write_loops}
+# ---- parsers ---------------------------------------------------------------------------------------------------------
+
+KINDS = {
+    "well-formed": "well-formed calls",
+    "damaged": "damaged calls",
+    "no call": "no call to make",
+    "recorded": "recorded vectors",
+}
+
+
+def write_parsers(group: Group) -> tuple[str, Files]:
+    rows: dict[str, Group] = group["peers"]
+    versioned = {name: row for name, row in rows.items() if "versions" in row}
+    growth = group["growth"]
+    series = {
+        f"{each['side']}, {each['format']}": [
+            (point["pieces"], point["us"]) for point in each["points"] if "us" in point
+        ]
+        for each in growth
+        if each["format"] in ("hermes", "qwen3_coder")
+    }
+    text = f"""## Parsers of text
+
+{wrap(_where_parsers_lose(group))}
+
+{dated(group)}
+{wrap("Versions: " + ", ".join(versions(row) for name, row in versioned.items() if name != OURS) + ".")}
+
+{not_measured(rows)}{wrap(_about_rows(group["vectors"]))}
+
+- **damaged**: broken JSON in arguments, or a missing or doubled wrapper, where every value is readable. vLLM and SGLang
+  repair nothing by design: they pass on what the model wrote, and leave it to the client.
+- **no call to make**: a call that is cut off inside a value, or a sentence that mentions the markers.
+- **streamed = whole**: the same calls and text, one token at a time and {BULK} tokens at a time.
+- **unreadable**: calls whose arguments are no JSON, whole or streamed. **raised**: exceptions of the parser.
+- Times are CPU time on the well-formed rows, relative to dragoman with the name of the format.
+
+{_join_blocks(_calls_table(figures) for figures in group["calls"])}
+
+### Growth
+
+CPU time per token of one call with a long string. A parser that looks at everything again with each token gets slower
+the longer the call is. A star marks a stream that was ended after {GROWTH_LIMIT:.0f} seconds.
+
+{_growth_table(growth)}
+
+![CPU time per token]({PICTURES}/growth.svg)
+
+### JSON of arguments
+
+Objects with one fault each: how many are read as they were meant. In the rows "cut", the right answer is a refusal,
+because the rest of the value is unknown; json-repair and BAML complete such text by design.
+
+{_json_table(group["json"])}
+
+{_settings(rows)}
+"""
+    return text, {"growth.svg": plots.lines("CPU time per token of one long call", series, "tokens in the call", "us")}
+
+
+def _about_rows(left_out: str) -> str:
+    said = (
+        "Each library reads the outputs in the formats that it has. Our own rows are those of "
+        "`tests/data/parser.jsonl`. dragoman's tests contain them, so its own figures there say nothing; they show where "
+        "the others stop."
+    )
+    if left_out:
+        return f"{said} A second data set, recorded vectors, was not measured: {left_out}."
+    return (
+        f"{said} The recorded vectors come from the test suites of eight parsers, vLLM's and SGLang's among them. They "
+        "are not a part of the repository."
+    )
+
+
+def _where_parsers_lose(group: Group) -> str:
+    said = []
+    for figures in group["calls"]:
+        sides = figures["sides"]
+        other, ours = sides[figures["other"]], sides[OURS]
+        recorded = ours["right"].get("recorded")
+        if recorded:
+            missed = recorded["rows"] - recorded["right"]
+            said.append(
+                f"On the recorded vectors in the formats of {figures['other']}, dragoman disagrees with "
+                f"{missed} of {recorded['rows']}; some of them are calls that it refuses on purpose, such as cut ones."
+            )
+        for key, what in (("whole_us", "a whole response"), ("piece_us", "a token")):
+            if other.get(key, 1e9) < ours.get(key, 0):
+                said.append(f"{figures['other']} is faster than dragoman for {what}.")
+    cuts = [fault for fault, row in group["json"]["faults"].items() if row["is_cut"]]
+    completed = [fault for fault in cuts if not group["json"]["sides"].get(OURS, {}).get("right", {}).get(fault)]
+    if completed:
+        said.append(
+            f"`args.load` alone completes JSON that is {' or '.join(completed)}: only the parser or the wire knows that "
+            "the reply was cut."
+        )
+    return " ".join(said)
+
+
+def _calls_table(figures: Group) -> str:
+    sides: dict[str, Group] = figures["sides"]
+    ours = sides[OURS]
+    kinds = [kind for kind in KINDS if kind in ours["right"]]
+    heads = [figures["other"], *(KINDS[kind] for kind in kinds)]
+    heads += ["streamed = whole", f"{BULK} at a time", "unreadable", "raised", "time, response", "time, token"]
+    rows = []
+    for name, side in sides.items():
+        counts = [f"{side['right'][kind]['right']} / {side['right'][kind]['rows']}" for kind in kinds]
+        same = [_percent(side["same"].get(mode), side["rows"]) for mode in ("streamed", "bulk")]
+        costs = [ratio(side.get(key), ours.get(key)) for key in ("whole_us", "piece_us")]
+        rows.append([name, *counts, *same, side["unreadable"], side["raised"], *costs])
+    left_out = figures["foreign"]
+    said = f"{figures['other']}: {len(figures['formats'])} formats that dragoman has, too."
+    if left_out:
+        said += f" Left out, because there it reads less than half of the well-formed rows: {', '.join(left_out)}."
+    return f"{wrap(said)}\n\n{table(heads, rows)}"
+
+
+def _percent(count: int | None, total: int) -> str:
+    return "-" if count is None else f"{100 * count / total:.1f} %"
+
+
+def _growth_table(growth: list[Group]) -> str:
+    sizes = [point["pieces"] for point in growth[0]["points"]] if growth else []
+    heads = ["format", "parser", *(f"{size:,} tokens" for size in sizes), "growth"]
+    rows = []
+    for each in growth:
+        points = each["points"]
+        cells = [
+            f"{short(point['us'])} us{'' if point['done'] == point['pieces'] else ' *'}" if "us" in point else "-"
+            for point in points
+        ]
+        rows.append([each["format"], each["side"], *cells, ratio(points[-1].get("us"), points[0].get("us"))])
+    return table(heads, rows, left=2)
+
+
+def _json_table(figures: Group) -> str:
+    sides: dict[str, Group] = figures["sides"]
+    rows: list[list[object]] = [
+        [
+            fault if fault != "none" else "no fault",
+            counts["rows"],
+            *(side["right"].get(fault, 0) for side in sides.values()),
+        ]
+        for fault, counts in figures["faults"].items()
+    ]
+    ours = sides.get(OURS, {}).get("us")
+    rows.append(["CPU time of a text", "", *(ratio(side["us"], ours) for side in sides.values())])
+    return table(["fault", "texts", *sides], rows)
+
+
+def _settings(rows: dict[str, Group]) -> str:
+    return "\n".join(f"- {name}: {row['settings']}." for name, row in rows.items())
+
+
+def _join_blocks(texts: Iterable[str]) -> str:
+    return "\n\n".join(texts)
+
+
+SECTIONS: dict[str, Callable[[Group], tuple[str, Files]]] = {"loops": write_loops, "parsers": write_parsers}

