@@ -247,8 +247,8 @@ because the rest of the value is unknown; json-repair and BAML complete such tex
 def _about_rows(left_out: str) -> str:
     said = (
         "Each library reads the outputs in the formats that it has. Our own rows are those of "
-        "`tests/data/parser.jsonl`. dragoman's tests contain them, so its own figures there say nothing; they show where "
-        "the others stop."
+        "`tests/data/parser.jsonl`. dragoman's tests contain them, so its own figures there say nothing; they show "
+        "where the others stop."
     )
     if left_out:
         return f"{said} A second data set, recorded vectors, was not measured: {left_out}."
@@ -277,8 +277,8 @@ def _where_parsers_lose(group: Group) -> str:
     completed = [fault for fault in cuts if not group["json"]["sides"].get(OURS, {}).get("right", {}).get(fault)]
     if completed:
         said.append(
-            f"`args.load` alone completes JSON that is {' or '.join(completed)}: only the parser or the wire knows that "
-            "the reply was cut."
+            f"`args.load` alone completes JSON that is {' or '.join(completed)}: only the parser or the wire knows "
+            "that the reply was cut."
         )
     return " ".join(said)
 
