@@ -11,7 +11,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-peers test-clients check bench docs docs-serve format clean
+.PHONY: help demo test test-full test-peers test-clients check bench bench-peers docs docs-serve format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ check: $(STAMP) ## formatting, lint, types, import layers, structure
 
 bench: $(STAMP) ## run every benchmark and print its table
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+# Not a part of `make bench`: it installs what it compares with, about six gigabytes.
+bench-peers: $(STAMP) ## compare with other programs, and write docs/benchmarks.md (ARGS= names groups)
+	@$(BIN)/python -m benchmarks.peers $(ARGS)
 
 # The variable hides an advertisement, which is printed as a warning.
 docs: $(DOCS_STAMP) ## write docs/reference/ anew from the code, check every link, and build the site in site/

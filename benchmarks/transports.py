@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.support.environment import Unavailable, cache_folder, run_quietly
+from benchmarks.support.environments import Environments, Unavailable, cache_folder
 from benchmarks.support.transport_server import CHUNKS, TransportServer
 
 OURS = ("dragoman", "http.client")
@@ -27,19 +27,6 @@ PACKAGES = ("aiohttp", "httpx", "pyreqwest", "uvloop")
 WORKER = Path(__file__).resolve().parent / "support" / "transport_worker.py"
 
 Row = dict[str, Any]
-
-
-def interpreter() -> Path:
-    """The interpreter of the environment with the other libraries, which is made if it is not there yet."""
-    home = cache_folder() / "transports"
-    python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    stamp = home / "installed"
-    if not (python.exists() and stamp.exists()):
-        print("setting up other HTTP clients in an environment of their own; this happens once", file=sys.stderr)
-        run_quietly([sys.executable, "-m", "venv", "--clear", home])
-        run_quietly([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES])
-        stamp.touch()
-    return python
 
 
 def measure(python: Path | str, name: str, port: int, count: int) -> Row:
@@ -87,7 +74,7 @@ def main() -> int:
     clients: list[tuple[Path | str, str]] = [(sys.executable, name) for name in OURS]
     if not given.without_others:
         try:
-            python = interpreter()
+            python = Environments(cache_folder()).python("transports", *PACKAGES) / "python"
             clients += [(python, name) for name in OTHERS if os.name != "nt" or "uvloop" not in name]
         except Unavailable as why:
             print(f"the other clients are left out: {why}", file=sys.stderr)

@@ -18,8 +18,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.support import comparison, environment
-from benchmarks.support.environment import Unavailable, Worker
+from benchmarks.support import comparison
+from benchmarks.support.environments import Environments, Unavailable, Worker, cache_folder
 from benchmarks.support.measuring import CHUNKS, MESSAGES, Figures, measure
 
 from dragoman import wire
@@ -30,6 +30,9 @@ SHORT, LONG = CHUNKS
 # What the project promises.
 MOST = {"request_growth": MANY / FEW, "reply_growth": 1.3, "chunk_growth": 1.3}
 LEAST_TIMES_FASTER = 10.0
+# Without the other two LiteLLM can neither read Bedrock's frames nor make a call with tools.
+PACKAGES = ("litellm", "botocore", "mcp")
+WORKER = Path(__file__).resolve().parent / "support" / "litellm_worker.py"
 
 Row = dict[str, Any]
 
@@ -209,7 +212,7 @@ def main() -> int:
     worker, why = None, "it was not asked for"
     if not given.without_litellm:
         try:
-            worker = Worker(environment.interpreter())
+            worker = Worker([Environments(cache_folder()).python("litellm", *PACKAGES) / "python", WORKER])
         except Unavailable as reason:
             why = str(reason)
     try:

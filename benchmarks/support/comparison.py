@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 from benchmarks.support import conversations, streams
-from benchmarks.support.environment import Worker
+from benchmarks.support.environments import Worker
 from benchmarks.support.measuring import CHUNKS, MESSAGES, Figures, through
 from benchmarks.support.timing import on_fresh, take_turns
 

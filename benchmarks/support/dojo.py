@@ -6,20 +6,19 @@ It is no extra of ours: it brings seventy packages and 280 MB (LangChain among t
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from benchmarks.support.environment import MOST_SECONDS, Unavailable, cache_folder, run_quietly
+from benchmarks.support.environments import Environments, Unavailable, cache_folder
 
 __all__ = ["Call", "Reading", "Step", "Suite", "Task", "Unavailable", "fill", "load_suites", "readings"]
 
 PACKAGE = "agentdojo==0.1.35"
 WORKER = Path(__file__).with_name("dojo_worker.py")
+MOST_SECONDS = 1200
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -97,7 +96,7 @@ def fill(wanted: list[tuple[Reading, list[str]]]) -> list[list[str]]:
 
 def ask(job: dict[str, Any]) -> dict[str, Any]:
     done = subprocess.run(
-        [interpreter(), WORKER],
+        [Environments(cache_folder()).python("agentdojo", PACKAGE) / "python", WORKER],
         input=json.dumps(job),
         capture_output=True,
         text=True,
@@ -109,17 +108,3 @@ def ask(job: dict[str, Any]) -> dict[str, Any]:
         raise Unavailable(next(reversed(done.stderr.strip().splitlines()), "its process ended without a word"))
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
-
-
-def interpreter() -> Path:
-    """The interpreter of the environment with AgentDojo, which is made if it is not there yet."""
-    home = cache_folder() / "agentdojo"
-    python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    stamp = home / "installed"
-    if python.exists() and stamp.exists():
-        return python
-    print("setting up AgentDojo in an environment of its own; this happens once", file=sys.stderr)
-    run_quietly([sys.executable, "-m", "venv", "--clear", home])
-    run_quietly([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE])
-    stamp.touch()
-    return python

@@ -352,6 +352,48 @@ def test_a_repaired_reply_keeps_the_fields_of_its_endpoint() -> None:
     assert first["message"]["tool_calls"][0]["function"] == {"name": "weather", "arguments": '{"city":"Paris"}'}
 
 
+BROKEN_CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("trailing comma", {"arguments": '{"city": "Paris",}'}, {"arguments": '{"city":"Paris"}'}),
+    ("an object", {"arguments": {"city": "Paris"}}, {"arguments": '{"city":"Paris"}'}),
+    ("JSON inside JSON", {"arguments": '"{\\"city\\": \\"Paris\\"}"'}, {"arguments": '{"city":"Paris"}'}),
+    ("another layout", {"arguments": '{ "city" : "Paris" }'}, {"arguments": '{ "city" : "Paris" }'}),
+]
+
+
+@pytest.mark.parametrize("has_id", [True, False])
+def test_a_native_call_of_a_whole_reply_is_repaired(has_id: bool) -> None:
+    """A codec repairs while it reads, so a comparison of what it read before and after the repair finds no fault."""
+    for name, sent, expected in BROKEN_CALLS:
+        made = {"type": "function", "function": {"name": "weather", **sent}, "own": 1} | (
+            {"id": "c1"} if has_id else {}
+        )
+        choice = {"index": 0, "message": {"role": "assistant", "tool_calls": [made]}, "finish_reason": "tool_calls"}
+        second = {"index": 1, "message": {"role": "assistant", "content": "no"}, "finish_reason": "stop"}
+        body = {"id": "r", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice, second]}
+        got = json.loads(_exchange("openai", json.dumps({**body, **_EXTRA}).encode())[1])
+        found = got["choices"][0]["message"]["tool_calls"][0]
+        assert found["function"] == {"name": "weather", **expected}, name
+        assert found["id"] == "c1" if has_id else found["id"], name
+        assert (found["own"], got["choices"][1], {key: got[key] for key in _EXTRA}) == (1, second, _EXTRA), name
+
+
+def test_a_native_call_that_was_cut_off_is_not_passed_on() -> None:
+    """Words replace it. The second row is complete JSON, and may still be cut."""
+    for arguments in ('{"city": "Par', '{"city": "Par"}'):
+        made = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": arguments}}
+        choice = {"index": 0, "message": {"role": "assistant", "tool_calls": [made]}, "finish_reason": "length"}
+        body = {"id": "r", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+        told = json.dumps({**body, **_EXTRA}).encode()
+
+        with Repair(repair_turns=0).client(
+            httpx2.MockTransport(lambda _, told=told: httpx2.Response(200, content=told))
+        ) as http:
+            client = openai.OpenAI(base_url="http://there.invalid/v1", api_key="k", http_client=http)
+            first = client.chat.completions.create(**CHAT).choices[0]
+        assert not first.message.tool_calls and first.finish_reason == "length"
+        assert first.message.content and "could not be passed on" in first.message.content
+
+
 @each_row(
     "raw, before, after, expected",
     [

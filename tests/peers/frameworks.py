@@ -8,8 +8,8 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.peers.environments import Environments
-from tests.peers.report import Report, Unavailable
+from benchmarks.support.environments import Environments, Unavailable
+from tests.peers.report import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 _SECONDS = 120.0

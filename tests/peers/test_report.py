@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.peers.report import Report, Unavailable
+from benchmarks.support.environments import Unavailable
+from tests.peers.report import Report
 
 
 def fill() -> Report:

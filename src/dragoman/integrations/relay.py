@@ -11,7 +11,8 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
+from msgspec.json import decode
 from msgspec.structs import replace
 
 from dragoman.client.exchange import AnswerReader
@@ -28,7 +29,8 @@ from dragoman.providers.definitions import codec_for
 from dragoman.replies import fold
 from dragoman.secrets.exchanges import RequestRedactor
 from dragoman.stage import Stage
-from dragoman.types import Failure, Request
+from dragoman.types import Failure, InvalidCall, Request
+from dragoman.wire import registry
 from dragoman.wire.aliases import Aliases
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import parse, write_bytes
@@ -271,10 +273,14 @@ class Relay:
         body: Any = write_reply(codec, request, reply, self._created)
         raw = parse(last.data)
         if last.response.status < _FIRST_ERROR and isinstance(raw, dict):
-            before = write_reply(codec, request, codec.decode_reply(raw), self._created)
-            if before == body:
+            received = codec.decode_reply(raw)
+            # A call that is cut or cannot be read is written as words. The call itself may not stay beside them.
+            is_broken = any(isinstance(part, InvalidCall) for part in received.message.parts)
+            before = {} if is_broken else write_reply(codec, request, received, self._created)
+            row = registry.ROWS.get(codec.name)
+            body = mend_calls(patch(raw, before, body), body, needs_ids=row is None or row.call_ids)
+            if body == raw:
                 return Answer(last.response.status, last.pairs(self._report, is_same=True), last.data)
-            body = patch(raw, before, body)
         pairs = _with_type(last.pairs(self._report), "application/json")
         return Answer(200, pairs, write_bytes(body))
 
@@ -420,6 +426,46 @@ def patch(raw: Any, before: Any, after: Any) -> Any:
         changed = [patch(*each) for each in zip(raw, before, after, strict=False)]
         return [*changed, *raw[len(after) :]]
     return after
+
+
+_ARGUMENTS = ("arguments", "input", "args")
+
+
+def mend_calls(answer: Any, written: Any, *, needs_ids: bool) -> Any:
+    """Return an answer with its calls as they are written, where they differ from that in more than their layout.
+
+    A codec repairs what it reads: broken JSON in arguments, objects where the wire has text, missing ids. `patch` sees
+    the same values before and after, so the fault would stay in the answer.
+    """
+    if isinstance(answer, list) and isinstance(written, list) and len(written) <= len(answer):
+        changed = [mend_calls(*each, needs_ids=needs_ids) for each in zip(answer, written, strict=False)]
+        return [*changed, *answer[len(written) :]]
+    if not (isinstance(answer, dict) and isinstance(written, dict)):
+        return answer
+    is_call = _is_call(written) and answer.get("name") == written.get("name")
+    mended = dict(answer)
+    for name, value in written.items():
+        if isinstance(answer.get(name), dict | list) and isinstance(value, dict | list) and name not in _ARGUMENTS:
+            mended[name] = mend_calls(answer[name], value, needs_ids=needs_ids)
+        elif is_call and (name in _ARGUMENTS or (needs_ids and name == "id")) and not _is_same(answer.get(name), value):
+            mended[name] = value
+    return mended
+
+
+def _is_call(written: dict[str, Any]) -> bool:
+    """Whether an object is a call, or holds one as its `function`."""
+    inner = written.get("function")
+    return any(name in written for name in _ARGUMENTS) or (isinstance(inner, dict) and _is_call(inner))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, or JSON texts of equal values."""
+    if one == other or not (isinstance(one, str) and isinstance(other, str)):
+        return type(one) is type(other) and one == other
+    try:
+        return bool(decode(one) == decode(other))
+    except DecodeError:
+        return False
 
 
 def _with_type(pairs: list[tuple[str, str]], kind: str) -> list[tuple[str, str]]:
