@@ -411,9 +411,7 @@ class Parser(Cursor):
             return False
         # After the beginning of the message, what has no marker cannot begin at one.
         is_open = self._at_gate and (found is None or (self._message_is_blank and not self._after_call))
-        if is_open and (
-            self._message_is_blank or self._line_is_blank or self.text.find("\n", self.position, at) >= 0
-        ):
+        if is_open and (self._message_is_blank or self._line_is_blank or self.text.find("\n", self.position, at) >= 0):
             tried = self._try_gate(at, found)
             if tried is not None:
                 return tried
