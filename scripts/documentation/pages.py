@@ -20,7 +20,7 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _TITLE = re.compile(r'title="([^"]+)"')
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 _LINK = re.compile(r"\]\(<?([^)>\s]+)>?(?: \"[^\"]*\")?\)|(?:src|href)=\"([^\"]+)\"")
-_PROGRAM = re.compile(r"(?:^|\| )(?:\w+=\S* )*(?:dragoman|python)(?: |$)")
+_PROGRAM = re.compile(r"(?:^|\| )(?:\w+=\S* )*(?:dragoman|python|pytest)(?: |$)")
 
 
 class Block(NamedTuple):
@@ -71,7 +71,7 @@ def read_blocks(page: Path) -> list[Block]:
 
 
 def read_commands(block: Block) -> list[Command]:
-    """Return the commands of a `console` block that a test can run: those of `dragoman` and of Python."""
+    """Return the commands of a `console` block that a test can run: those of `dragoman`, Python and pytest."""
     if block.language != "console":
         return []
     parts = re.split(r"^\$ ", block.body, flags=re.MULTILINE)[1:]

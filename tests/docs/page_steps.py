@@ -33,9 +33,6 @@ def run_steps(steps: list[dict[str, Any]]) -> dict[str, Any]:
     ends: list[int] = []
     for step in steps:
         try:
-            if "file" in step:
-                with open(step["file"], "w", encoding="utf-8") as file:
-                    file.write(step["body"])
             if "command" in step:
                 run_command(step["command"], step["fails"])
             else:
@@ -54,6 +51,8 @@ def run_job(job: dict[str, Any]) -> None:
     os.dup2(os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
     os.chdir(job["folder"])
     sys.path.insert(0, job["folder"])
+    if os.path.exists("config.toml"):
+        os.environ["DRAGOMAN_CONFIG"] = os.path.abspath("config.toml")
     told = run_steps(job["steps"])
     with open(job["answer"], "w", encoding="utf-8") as file:
         json.dump(told, file)

@@ -1,9 +1,11 @@
 """The blocks of the README and the docs: code runs, output is what is shown, configuration is read by its program.
 
 - `python` blocks of a page run in order, in one interpreter. A `text` block right below is what the block prints.
-- Lines `$ dragoman ...` and `$ python ...` in `console` blocks run in the same folder, in the order of the page, and
-  print what is below them. A command that fails shows its message, which begins with `error`.
-- A block with `title="name.py"` is also a file of that folder.
+- Lines `$ dragoman ...`, `$ python ...` and `$ pytest ...` in `console` blocks run in the same folder, in the order of
+  the page, and print what is below them. A command that fails shows its message, which begins with `error`. A line `...`
+  stands for lines that are left out.
+- A block with `title="name.py"` is a file of that folder, and is not run by itself. `config.toml` has the settings.
+- A page about certificates has files of a company: one certificate that signs itself.
 - A command that cannot run here (a server, a model elsewhere) belongs in an `sh` block, without `$`.
 """
 
@@ -11,6 +13,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -32,6 +36,7 @@ from scripts.documentation.pages import (
     read_blocks,
     read_commands,
 )
+from tests.certificates import make_certificate
 from tests.tables import each_row
 
 from dragoman.client.facts import read_learned
@@ -49,6 +54,7 @@ PAGES = [page for page in list_pages() if is_written(page)]
 RUN = [page for page in PAGES if any(each.language == "python" or read_commands(each) for each in read_blocks(page))]
 # What a page reads by its path from the top of the repository.
 SHOWN_FOLDERS = ("src", "docs", "examples", "tests")
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 Interpreter = Callable[[Path, list[dict[str, Any]]], list[str]]
 
 
@@ -59,9 +65,11 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interprete
     around = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("XDG_", "DRAGOMAN_")) and not name.endswith(("_API_KEY", "_TOKEN"))
+        if not name.startswith(("XDG_", "DRAGOMAN_"))
+        and not name.endswith(("_API_KEY", "_TOKEN"))
+        and name.upper() not in PROXIES
     }
-    around |= {"HOME": str(home), "DRAGOMAN_FACTS": "off"}
+    around |= {"HOME": str(home), "DRAGOMAN_FACTS": "off", "NO_COLOR": "1"}
     around["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), around["PATH"]])
     command = [sys.executable, "-W", "error", str(Path(__file__).with_name("page_steps.py"))]
     with subprocess.Popen(
@@ -91,10 +99,9 @@ def list_steps(page: Path) -> Iterator[tuple[dict[str, Any], str | None, int]]:
     """Yield each step of a page, what it must print, and the line of the page that shows it."""
     blocks = read_blocks(page)
     for block, after in zip(blocks, [*blocks[1:], Block("", "", "", 0)], strict=True):
-        saved = {"file": block.title} if block.title and "/" not in block.title else {}
-        if block.language == "python":
-            shown = after.body if after.language == "text" else None
-            yield {"page": str(page), "line": block.line, "body": block.body, **saved}, shown, after.line
+        if block.language == "python" and not block.title:
+            shown = after.body if after.language == "text" and not after.title else None
+            yield {"page": str(page), "line": block.line, "body": block.body}, shown, after.line
         for command in read_commands(block):
             yield {"command": command.line, "fails": command.output.startswith("error")}, command.output, command.number
 
@@ -105,11 +112,33 @@ def test_blocks_run_and_print_what_is_shown(page: Path, interpreter: Interpreter
     folder.mkdir()
     for name in SHOWN_FOLDERS:
         (folder / name).symlink_to(ROOT / name)
+    write_files(page, folder)
     steps = list(list_steps(page))
     printed = interpreter(folder, [step for step, _, _ in steps])
     for (step, shown, line), output in zip(steps, printed, strict=True):
         if shown is not None and ("command" not in step or shown.strip()):
-            assert output.strip("\n") == shown.strip("\n"), f"{name_of(page)}:{line}"
+            assert is_shown(output, shown), f"{name_of(page)}:{line} prints\n{output}"
+
+
+def write_files(page: Path, folder: Path) -> None:
+    """Write the files that a page shows or needs."""
+    blocks = read_blocks(page)
+    for block in blocks:
+        if block.title and "/" not in block.title:
+            path = folder / block.title
+            path.write_text(block.body, encoding="utf-8")
+            path.chmod(0o600)
+    if any("company-ca.pem" in block.body for block in blocks if block.language == "python"):
+        pytest.importorskip("cryptography")
+        made = make_certificate(folder, "127.0.0.1")
+        for name in ("company-ca.pem", "client.pem", "server.pem"):
+            shutil.copy(made, folder / name)
+
+
+def is_shown(output: str, shown: str) -> bool:
+    """Whether a page shows an output. A line `...` of the page stands for any lines."""
+    parts = re.split(r"^\.\.\.\n", shown.strip("\n") + "\n", flags=re.MULTILINE)
+    return re.fullmatch(r"(?:.*\n)*?".join(map(re.escape, parts)), output.strip("\n") + "\n") is not None
 
 
 def read_toml(text: str, folder: Path) -> None:
