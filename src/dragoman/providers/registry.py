@@ -259,6 +259,10 @@ class Registry(Struct, frozen=True):
         provider belongs to the vendor of its family, if nobody else serves it, or to the server at `base_url`. Raises
         UnknownProvider or UnknownModel, which suggest a name.
         """
+        if name.startswith(("http://", "https://")):
+            listing = f"`dragoman models {name}` lists those of the server"
+            hint = f"that is an address: give it as base_url (--base-url), and name a model; {listing}"
+            raise UnknownModel(name, hint=hint)
         if not base_url and name.strip() and any(sign.isspace() for sign in name):
             # No vendor has such names, and a request with one would only fail.
             meant = self.suggest_model(name)
