@@ -85,9 +85,9 @@ $(STAMP): pyproject.toml
 	$(call set_up,dev)
 	@touch $@ $(DEMO_STAMP)
 
-# The demo needs far less than those who work on it.
+# The demo needs far less than those who work on it. The server is for the next step, `dragoman serve`.
 $(DEMO_STAMP): pyproject.toml
-	$(call set_up,cli$(comma)local)
+	$(call set_up,cli$(comma)local$(comma)server)
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)

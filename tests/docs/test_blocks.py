@@ -2,8 +2,8 @@
 
 - `python` blocks of a page run in order, in one interpreter. A `text` block right below is what the block prints.
 - Lines `$ dragoman ...`, `$ python ...` and `$ pytest ...` in `console` blocks run in the same folder, in the order of
-  the page, and print what is below them. A command that fails shows its message, which begins with `error`. A line `...`
-  stands for lines that are left out.
+  the page, and print what is below them. A command that fails shows its message, which begins with `error`. A `...`
+  on a line of its own stands for lines that are left out.
 - A block with `title="name.py"` is a file of that folder, and is not run by itself. `config.toml` has the settings.
 - A page about certificates has files of a company: one certificate that signs itself.
 - A command that cannot run here (a server, a model elsewhere) belongs in an `sh` block, without `$`.

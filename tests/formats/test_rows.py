@@ -57,9 +57,17 @@ def test_a_row_of_ones_own_may_write_its_arguments_in_python() -> None:
     assert formats.parse(text, row).calls[0].arguments == {"query": "a >> b", "exact": True}
 
 
-def test_a_part_without_a_beginning_is_refused_when_the_row_is_registered() -> None:
-    for template in ("@@ {name}\n{* {key} = {value};\n*}@@ end", "@@ {?{id}?} {name}\n{args}\n@@ end"):
-        with pytest.raises(TemplateError, match="does not begin with a literal"):
+WRONG_TEMPLATES = {
+    "@@ {name}\n{* {key} = {value};\n*}@@ end": "does not begin with a literal",
+    "@@ {?{id}?} {name}\n{args}\n@@ end": "does not begin with a literal",
+    "@@ {name}\n{*<{key}>{value}</{key}>\n*}@@ end": "a hole occurs twice",
+    "@@ {name}\n{*- {key}: {value};\n*}@@ end": "only a line end may stand before a value",
+}
+
+
+def test_a_template_that_could_not_be_read_is_refused_when_the_row_is_registered() -> None:
+    for template, why in WRONG_TEMPLATES.items():
+        with pytest.raises(TemplateError, match=why):
             formats.register(Format("acme_parts", template=template))
         assert "acme_parts" not in formats.names()
 

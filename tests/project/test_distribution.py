@@ -21,7 +21,7 @@ import dragoman
 pytestmark = pytest.mark.xdist_group("distribution")
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS = "https://git.example.org/team/dragoman"
-EXTRAS = {"cli", "server", "local", "mcp", "otel", "durable", "dev"}
+EXTRAS = {"cli", "server", "local", "mcp", "otel", "durable", "docs", "dev"}
 # What the extras bring. Without them, everything can be imported but the modules of these packages.
 OF_EXTRAS = (
     "dbos httptools markdown_it opentelemetry prompt_toolkit psycopg rich starlette typer uvicorn uvloop xllamacpp"

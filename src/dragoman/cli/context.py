@@ -335,7 +335,9 @@ class AppContext:
         config = self.config
         chosen = model or config["model"]
         if not chosen:
-            raise ConfigError(NO_MODEL, hint=NO_MODEL_HINT)
+            url = self.options.base_url
+            hint = f"name one with -m; `dragoman models {url}` lists those of the server" if url else NO_MODEL_HINT
+            raise ConfigError(NO_MODEL, hint=hint)
         return Agent(
             self._with_model(chosen),
             self.tools,

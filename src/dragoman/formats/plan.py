@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from copy import copy
+from itertools import pairwise
 
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, Reader
 from dragoman.formats.json_reader import JsonBody
@@ -230,8 +231,18 @@ class _Compiler:
             )
         return Markers(first)
 
+    def _check_pair(self, nodes: tuple[Node, ...]) -> None:
+        """Refuse what the reader of arguments cannot read: a hole twice, or blanks that it would take for data."""
+        holes = [node.kind for node in nodes if isinstance(node, Hole)]
+        if len(holes) > len(set(holes)):
+            raise TemplateError(f"a hole occurs twice in a repeated part of the template of {self.row.name!r}")
+        for before, node in pairwise(nodes):
+            if node == Hole("value") and isinstance(before, Space) and before.text not in ("\n", "\r\n"):
+                raise TemplateError(f"only a line end may stand before a value in the template of {self.row.name!r}")
+
     def _pairs(self, node: Many) -> ReadPairs:
         first = self._opening(node.body)
+        self._check_pair(node.body)
         if self.ends is None:
             raise TemplateError(f"the arguments in the template of {self.row.name!r} have no end")
         section = self.row.section[0].strip() if self.row.section else ""
