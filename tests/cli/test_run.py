@@ -319,7 +319,7 @@ BROKEN = "import dragoman\n\ndef weather(:\n    pass\n"
     [
         (["go"], "no model is given"),
         (["go", "--base-url", "http://box:8000/v1"], "`dragoman models http://box:8000/v1` lists those of the server"),
-        (["go", "-m", "http://box:8000/v1"], "that is an address: give it as base_url"),
+        (["go", "-m", "http://box:8000/v1"], "an address is no model: name the model"),
         (["go", "-m", "nosuch:model"], "unknown provider 'nosuch'"),
         (["go", "-m", "openai:gpt-4o"], "there is no key for openai"),
         (["go", "-m", "openai/gpt-4o"], "there is no key for openai"),
