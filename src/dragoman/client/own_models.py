@@ -12,7 +12,9 @@ from dragoman.providers import Endpoint
 class OwnModel(Transport, Protocol):
     """A model of your own: a transport that answers requests, and names the endpoint that it stands for."""
 
-    def endpoint(self) -> Endpoint: ...
+    def endpoint(self) -> Endpoint:
+        """Return the endpoint that the model stands for: its wire, name and capabilities."""
+        ...
 
 
 Model = str | Endpoint | OwnModel
