@@ -20,6 +20,7 @@ from dragoman.errors import BadRequest, ConfigError, ConnectFailed, MissingKey, 
 from dragoman.events import ReplyEnded, TextDelta
 from dragoman.providers.definitions import codec_for
 from dragoman.replies import fold
+from dragoman.testing import ScriptedModel
 from dragoman.types import Message, Text
 
 SSE = answer(STREAM, kind="text/event-stream")
@@ -288,3 +289,10 @@ def test_claude_on_vertex_names_its_model_in_the_path_alone() -> None:
     assert seen[0].startswith(b"POST /v1/publishers/anthropic/models/m:rawPredict HTTP/1.1\r\n")
     assert b'"model"' not in seen[0]
     assert b'"anthropic_version":"vertex-2023-10-16"' in seen[0]
+
+
+def test_a_model_of_ones_own_is_asked_as_an_agent_asks_it() -> None:
+    model = ScriptedModel(["Because."], loop=True)
+    assert ask(model, "Why?").text == fold(list(stream(model, "Why?"))).text == "Because."
+    with pytest.raises(ConfigError, match="an Endpoint or an OwnModel, not object"):
+        ask(object(), "Why?")  # type: ignore[arg-type]

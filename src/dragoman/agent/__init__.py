@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dragoman.agent.agent import Agent as Agent, OwnModel as OwnModel
+    from dragoman.agent.agent import Agent as Agent
     from dragoman.agent.approvals import (
         LATER as LATER,
         Approval as Approval,
@@ -48,13 +48,14 @@ if TYPE_CHECKING:
         Rules as Rules,
         read_rule as read_rule,
     )
+    from dragoman.client.own_models import OwnModel as OwnModel
 else:
     from dragoman import export_lazily
 
     __all__, __getattr__, __dir__ = export_lazily(
         __name__,
         {
-            "dragoman.agent.agent": "Agent OwnModel",
+            "dragoman.agent.agent": "Agent",
             "dragoman.agent.approvals": "Approval ApprovalRequest LATER answer_request list_requests",
             "dragoman.agent.budget": "Budget",
             "dragoman.agent.context": "Compaction Compactor ContextBudget ContextSettings Summarise TrimOldResults",
@@ -68,5 +69,6 @@ else:
             "dragoman.agent.watch": "WatchSettings",
             "dragoman.extraction.tool_mode": "ToolPrompt",
             "dragoman.policy": "Decision Policy Rule Rules read_rule",
+            "dragoman.client.own_models": "OwnModel",
         },
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Protocol, get_args
+from typing import Any, Generic, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from dragoman.agent.settings import Connection, Safety, choose, require_kind
 from dragoman.agent.sources import ToolSources
 from dragoman.agent.submission import RunEngine, SubmittedRun, as_engine, check_portable
 from dragoman.client import portal
-from dragoman.client.transport import Transport
+from dragoman.client.own_models import Model, as_endpoint
 from dragoman.errors import ConfigError, InvalidTool
 from dragoman.extraction.echo_reader import UNTRUSTED
 from dragoman.extraction.offers import search_tool
@@ -50,16 +50,6 @@ from dragoman.tools.functions import DepsT
 from dragoman.toolset import Toolset
 from dragoman.types import Message, Tool, ToolCall, ToolModeName, Usage
 
-
-class OwnModel(Transport, Protocol):
-    """A model of your own: a transport that answers requests, and names the endpoint that it stands for."""
-
-    def endpoint(self) -> Endpoint:
-        """Return the endpoint that the model stands for: its wire, name and capabilities."""
-        ...
-
-
-Model = str | Endpoint | OwnModel
 AnswerForm = type[AnswerT] | Mapping[str, Any] | None
 """The form of a structured answer: a type, a JSON Schema, or None for text."""
 
@@ -137,7 +127,7 @@ class Agent(Generic[DepsT]):
         self.connection = require_kind(connection, Connection, "connection")
         self.safety = require_kind(safety, Safety, "safety")
         self.context = require_kind(context, ContextSettings, "context")
-        given = [_as_endpoint(each) for each in (model, *fallbacks)]
+        given = [as_endpoint(each) for each in (model, *fallbacks)]
         own = [(each, transport) for each, transport in given if transport is not None and isinstance(each, Endpoint)]
         self.facts = _choose_facts(self.connection, has_own=bool(own))
         self._model, self._base_url = given[0][0], base_url
@@ -742,20 +732,6 @@ def _logged(policy: Policy | None, redact: Callable[[str], str]) -> Policy | Non
 def _is_same(one: Endpoint, other: Endpoint) -> bool:
     """Whether both are the same model at the same address. Capabilities and quirks do not matter."""
     return (one.provider.name, one.base_url, one.model) == (other.provider.name, other.base_url, other.model)
-
-
-def _as_endpoint(model: Any) -> tuple[str | Endpoint, Transport | None]:
-    """Return the name or the endpoint of a model, and its transport if it is a model of the caller's own."""
-    if isinstance(model, str | Endpoint):
-        return model, None
-    made = model.endpoint() if callable(getattr(model, "endpoint", None)) and hasattr(model, "send") else None
-    if not isinstance(made, Endpoint):
-        raise ConfigError(
-            f"a model is a text such as 'ollama:qwen3', an Endpoint or an OwnModel, not {type(model).__name__}",
-            hint="an OwnModel has endpoint(), send() and close(), as dragoman.testing.ScriptedModel does, which also"
-            " takes a function; pass your own HTTP client in connection=Connection(transport=...)",
-        )
-    return made, model
 
 
 def _choose_facts(connection: Connection, *, has_own: bool) -> Facts:

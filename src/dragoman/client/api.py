@@ -18,6 +18,7 @@ from dragoman import providers
 from dragoman.client import portal
 from dragoman.client.client import Client, shared_transport
 from dragoman.client.facts import shared_facts
+from dragoman.client.own_models import Model, as_endpoint
 from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried, Retries
 from dragoman.client.transport import Transport
 from dragoman.errors import ChoiceIgnored
@@ -35,7 +36,7 @@ from dragoman.extraction.tool_mode import (
 )
 from dragoman.keywords import known_keywords
 from dragoman.logs import get_log
-from dragoman.providers import Endpoint, Facts
+from dragoman.providers import Facts
 from dragoman.providers.attachments import check_media
 from dragoman.providers.facts import learn_from_failure
 from dragoman.replies import ReplyFolder
@@ -66,7 +67,7 @@ class _Question(Struct):
 
 @known_keywords(extra=RequestOptions.__annotations__)
 async def aask(
-    model: str | Endpoint,
+    model: Model,
     prompt: Prompt,
     *,
     tools: Iterable[object] | None = None,
@@ -80,7 +81,9 @@ async def aask(
     text_calls: bool = True,
     **options: Unpack[RequestOptions],
 ) -> Reply:
-    """Send a request and return the reply. `model` has the form `provider:model`; `prompt` is a text or messages.
+    """Send a request and return the reply. `prompt` is a text or messages.
+
+    `model` has the form `provider:model`, or is an Endpoint or a model of your own, such as a `ScriptedModel`.
 
     With `text_calls=False`, only native calls count. Further arguments are options of the request (temperature,
     max_tokens, tool_choice, ...). Fields of one wire are under its name: `anthropic={"service_tier": "auto"}`.
@@ -136,7 +139,7 @@ def _rejects_tools(question: _Question, failure: Failure) -> bool:
 
 @known_keywords(extra=RequestOptions.__annotations__)
 def astream(
-    model: str | Endpoint,
+    model: Model,
     prompt: Prompt,
     *,
     tools: Iterable[object] | None = None,
@@ -233,7 +236,7 @@ def _names_of(reply: Reply) -> list[str]:
 
 
 def _prepare(
-    model: str | Endpoint,
+    model: Model,
     prompt: Prompt,
     tools: Iterable[object] | None,
     system: str | None,
@@ -246,8 +249,10 @@ def _prepare(
     text_calls: bool,
     options: Mapping[str, Any],
 ) -> _Question:
-    facts = shared_facts(os.environ) if transport is None and isinstance(model, str) else None
-    endpoint = providers.resolve(model, base_url=base_url or "", facts=facts) if isinstance(model, str) else model
+    found, own = as_endpoint(model)
+    transport = transport or own
+    facts = shared_facts(os.environ) if transport is None and isinstance(found, str) else None
+    endpoint = providers.resolve(found, base_url=base_url or "", facts=facts) if isinstance(found, str) else found
     chosen_mode = choose_tool_mode(endpoint, Toolset.of(tools) or Toolset(()), tool_mode, text_calls=text_calls)
     messages = _read_prompt(prompt, system)
     check_media(messages, endpoint)
