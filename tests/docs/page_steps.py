@@ -36,7 +36,7 @@ def run_steps(steps: list[dict[str, Any]]) -> dict[str, Any]:
             if "file" in step:
                 with open(step["file"], "w", encoding="utf-8") as file:
                     file.write(step["body"])
-            if "command" in step:
+            elif "command" in step:
                 run_command(step["command"], step["fails"])
             else:
                 # Empty lines in front of the code, so that a traceback names the line of the page.
