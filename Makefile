@@ -56,7 +56,7 @@ bench-peers: $(STAMP) ## compare with other programs, and write docs/benchmarks.
 # The variable hides an advertisement, which is printed as a warning.
 docs: $(DOCS_STAMP) ## write docs/reference/ anew from the code, check every link, and build the site in site/
 	@$(BIN)/python scripts/make-docs
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "the site is in site/"
 
 docs-serve: $(DOCS_STAMP) ## show the site at http://127.0.0.1:8000 while you edit its pages

@@ -80,6 +80,11 @@ def read_commands(block: Block) -> list[Command]:
     return [Command(each[1], each[2], block.line) for each in found if each and _PROGRAM.search(each[1])]
 
 
+def is_output(block: Block, after: Block) -> bool:
+    """Whether the second block is what the first one prints."""
+    return block.language == "python" and after.language == "text" and not after.title
+
+
 def count_blocks() -> dict[str, int]:
     """Count the blocks of the pages that people wrote, by what is done with them."""
     counts: Counter[str] = Counter()
@@ -92,8 +97,10 @@ def count_blocks() -> dict[str, int]:
                 counts["commands, run"] += 1
             elif block.language in CONFIGURATIONS:
                 counts["configuration, read"] += 1
-            elif block.language == "text" and before is not None and before.language == "python":
+            elif before is not None and is_output(before, block):
                 counts["output, compared"] += 1
+            elif block.title:
+                counts["files, used"] += 1
             else:
                 counts[f"other: {block.language or 'no language'}"] += 1
             before = block

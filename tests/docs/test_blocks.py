@@ -6,7 +6,8 @@
   on a line of its own stands for lines that are left out.
 - A block with `title="name.py"` is a file of that folder, and is not run by itself. `config.toml` has the settings.
 - A page about certificates has files of a company: one certificate that signs itself.
-- A command that cannot run here (a server, a model elsewhere) belongs in an `sh` block, without `$`.
+- A command that cannot run here (a server, a model elsewhere) belongs in an `sh` block, without `$`. Python code that
+  needs a package that this project does not install belongs in a `py` block.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from scripts.documentation.pages import (
     Block,
     check_links,
     count_blocks,
+    is_output,
     is_written,
     list_pages,
     name_of,
@@ -100,7 +102,7 @@ def list_steps(page: Path) -> Iterator[tuple[dict[str, Any], str | None, int]]:
     blocks = read_blocks(page)
     for block, after in zip(blocks, [*blocks[1:], Block("", "", "", 0)], strict=True):
         if block.language == "python" and not block.title:
-            shown = after.body if after.language == "text" and not after.title else None
+            shown = after.body if is_output(block, after) else None
             yield {"page": str(page), "line": block.line, "body": block.body}, shown, after.line
         for command in read_commands(block):
             yield {"command": command.line, "fails": command.output.startswith("error")}, command.output, command.number
