@@ -165,3 +165,24 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     run_python(page, blocks, tmp_path)
     for command, shown, line in commands_of(blocks):
         run_command(command, shown, f"{name_of(page)}:{line}", tmp_path)
+
+
+def test_links_of_the_guides_lead_to_pages_and_headings() -> None:
+    wrong = []
+    for page in PAGES:
+        text = FENCE.sub("", page.read_text(encoding="utf-8"))
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            path, _, heading = link.partition("#")
+            target = (page.parent / path) if path else page
+            if "://" in link:
+                continue
+            if not target.exists() or (heading and heading not in headings_of(target)):
+                wrong.append(f"{name_of(page)}: {link}")
+    assert wrong == []
+
+
+def headings_of(page: Path) -> set[str]:
+    """The anchors that mkdocs and GitHub give to the headings of a page."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", heading.strip().lower())) for heading in headings}
