@@ -17,6 +17,7 @@ from dragoman.client.retry import RequestRetried, Retries
 from dragoman.client.transport import HttpRequest, TransportFault
 from dragoman.events import ReplyFailed
 from dragoman.testing import Upstream
+from dragoman.types import Reply
 from dragoman.wire.failures import as_error
 
 
@@ -81,6 +82,22 @@ def test_a_server_of_the_tests_streams_over_tls(ours: Path) -> None:
 
     with Upstream(["A reply in several pieces."], tls=server_side(ours)) as upstream:
         assert asyncio.run(scene()) == "A reply in several pieces."
+
+
+def test_a_client_certificate_is_sent_to_a_server_that_demands_one(ours: Path) -> None:
+    demanding = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(ours))
+    demanding.verify_mode = ssl.CERT_REQUIRED
+    demanding.load_cert_chain(ours)
+    trusting = ssl.create_default_context(cafile=str(ours))
+
+    async def ask() -> Reply:
+        async with transport(tls=trusting) as http:
+            return await Client(upstream.endpoint(), transport=http, retries=Retries(attempts=1)).ask(ASKED)
+
+    with Upstream(["Hello, client."], tls=demanding) as upstream:
+        assert asyncio.run(ask()).failure is not None
+        trusting.load_cert_chain(ours)
+        assert asyncio.run(ask()).text == "Hello, client."
 
 
 def test_a_tls_server_that_hangs_up_in_a_body(ours: Path) -> None:

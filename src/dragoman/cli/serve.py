@@ -75,7 +75,7 @@ Examples:
   dragoman serve --to http://localhost:11434     a server on this machine; its kind and models are detected
   dragoman serve -m local                        the embedded model
   dragoman serve -m openrouter:qwen/qwen3-coder  a model of a known provider
-  dragoman serve --config gateway.toml           routes, aliases, fallbacks (docs/guides/gateway-reference.md)
+  dragoman serve --config gateway.toml           routes, aliases, fallbacks (docs/guides/gateway-settings.md)
   dragoman serve --config gateway.toml --check   check the file, and show where each model goes
   dragoman serve -m local --inspector            see every exchange in a browser (docs/guides/inspector.md)
   dragoman serve -c gateway.toml --workers 4     four processes (docs/guides/gateway-at-scale.md)

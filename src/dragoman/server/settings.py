@@ -34,7 +34,9 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The table `[gateway]`."""
 
     host: str = "127.0.0.1"
+    """The address at which the gateway listens."""
     port: int = 4000
+    """The port; 0 chooses a free one."""
     keep_alive: float = 10.0
     """Seconds of silence after which a stream gets a frame without content."""
     most_of_a_request: int = 64 * 1024 * 1024
@@ -73,16 +75,23 @@ class EndpointSettings(Struct, frozen=True, forbid_unknown_fields=True):
     model: str = ""
     """`provider:model`; with `url`, only the name of the model. Empty: the model that the client names."""
     url: str = ""
+    """The address of a server, whose kind is detected. Empty: that of the provider."""
     wire: str = ""
+    """The wire, if it cannot be detected."""
     key: str = ""
+    """The key itself. Without `key` and `key_env`: the usual variable of the provider."""
     key_env: str = ""
     """The environment variable with the key."""
     headers: dict[str, str] = {}
+    """Further headers of each request."""
     context_window: int | None = None
     """The tokens that fit, if the endpoint does not say so."""
     tool_mode: ToolModeName = "auto"
+    """Whether tools are sent as native definitions or as text; `auto` finds it out."""
     requests_per_minute: int | None = None
+    """How many requests may start in any minute; the others wait."""
     tokens_per_minute: int | None = None
+    """How many tokens requests may use in any minute; the others wait."""
     max_concurrent: int | None = None
     """How many requests may run at the same time; the others wait."""
     forward_login: bool = False
@@ -103,13 +112,20 @@ class RouteSettings(Struct, frozen=True, forbid_unknown_fields=True):
     match: str | list[str] = "*"
     """Patterns of model names; `*` stands for any text."""
     fallback: str | list[str] = []
+    """Endpoints that answer if those in `to` failed before the client received anything."""
     profile: RouteProfile = "compat"
+    """How far calls in text are trusted; `passthrough` changes nothing and only observes."""
     repair_turns: int = 1
+    """How often the model is asked again after text that only looks like a call."""
     background: str | list[str] = []
+    """Endpoints for the small models that programs use for titles and summaries."""
     thinking: str | list[str] = []
+    """Endpoints for requests with reasoning."""
     long_context: str | list[str] = []
+    """Endpoints for requests with more tokens than `long_context_tokens`."""
     long_context_tokens: int = 60_000
     images: str | list[str] = []
+    """Endpoints for requests with images."""
 
 
 class GatewaySettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -161,7 +177,7 @@ def _find_hint(tables: Mapping[str, Any], said: str) -> str:
             if name not in known and f"`{name}`" in said:
                 guess = nearest(str(name), known)
                 return f"did you mean {guess!r}?" if guess else f"the names in {where} are {', '.join(known)}"
-    return "see docs/guides/gateway-reference.md"
+    return "see docs/guides/gateway-settings.md"
 
 
 def _rows(value: object) -> Iterable[object]:
