@@ -71,7 +71,7 @@ class FencedMessage(WholeMessage):
 
 
 def _take_end_token(cursor: Cursor) -> Generator[None, None, re.Match[str] | None]:
-    # The cursor moves over white space first. A pattern that begins with it would read all of it again with every piece.
+    # Not a part of the pattern, which would read all of it again with every piece.
     yield from cursor.space()
     return (yield from cursor.try_match(_end_token, _growing_token))
 
