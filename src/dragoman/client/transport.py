@@ -59,6 +59,21 @@ class HttpResponse(Protocol):
         ...
 
 
+class PassedResponse:
+    """A base class for a response around another one, whose head it shows."""
+
+    def __init__(self, inner: HttpResponse) -> None:
+        self._inner = inner
+
+    @property
+    def status(self) -> int:
+        return self._inner.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._inner.headers
+
+
 class Transport(Protocol):
     async def send(self, request: HttpRequest, timeouts: Timeouts) -> HttpResponse:
         """Send a request and wait for the head of the response. Raises TransportFault."""
