@@ -136,6 +136,12 @@ def open_alone(place: Path, flags: int = 0) -> Iterator[int]:
         # The file was removed or renamed during the wait: the next process would open another file.
 
 
+def lock_now(descriptor: int) -> None:
+    """Lock a file until the descriptor is closed. Raises BlockingIOError if another process holds the lock."""
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def wait_for_writers(descriptor: int) -> None:
     """Wait until no process writes a file, and block writers until the descriptor is closed."""
     if fcntl is not None:

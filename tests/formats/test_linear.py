@@ -126,3 +126,9 @@ def test_work_grows_with_long_texts_and_no_faster(way: str, piece: int, counting
         if (faster := check_growth(counting, way, make, 6_000 if piece == 1 else 25_000, piece))
     }
     assert found == {}
+
+
+@pytest.mark.parametrize("way", ["json_message", "ollama_tools"])
+def test_blanks_that_never_end_behind_a_message_are_read_once(way: str, counting: Any) -> None:
+    """A pattern that begins with white space read all of it again with every piece."""
+    assert check_growth(counting, way, scenarios(way)["blanks after a call"], 8_000, 7) is None

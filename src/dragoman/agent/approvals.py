@@ -23,7 +23,7 @@ from dragoman.agent.records import canonical, decode, encode, hide_noted
 from dragoman.agent.redaction import redact_arguments
 from dragoman.agent.resume import read_header
 from dragoman.args import load
-from dragoman.errors import DragomanError, nearest
+from dragoman.errors import DragomanError, did_you_mean
 from dragoman.extraction.trust import find_doubt
 from dragoman.journal.journal import Entry, Journal, JournalDamaged, Record, UnknownRun
 from dragoman.policy import Rules
@@ -289,9 +289,8 @@ async def find_request(journal: Journal, request_id: str, *, shown: bool = False
         raise ApprovalRefused(
             f"{len(matching)} requests begin with {request_id!r}", hint="give more characters of the id"
         )
-    guess = nearest(request_id, known)
     raise ApprovalRefused(
-        f"there is no open request {request_id!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+        f"there is no open request {request_id!r}{did_you_mean(request_id, known)}",
         hint="it may already be settled; `dragoman approvals list` shows the open requests",
     )
 

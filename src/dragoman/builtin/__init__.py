@@ -69,7 +69,7 @@ def toolbox(names: Iterable[str] | None = None, *, network: bool = False, limits
 
     Without names, these are the tools that run on this system. A named tool that does not raises ConfigError.
     """
-    from dragoman.errors import ConfigError, nearest
+    from dragoman.errors import ConfigError, did_you_mean
 
     wanted = [name for name in NAMES if name not in missing_tools()] if names is None else list(names)
     if missing := missing_tools(wanted):
@@ -79,9 +79,8 @@ def toolbox(names: Iterable[str] | None = None, *, network: bool = False, limits
         )
     for name in wanted:
         if name not in NAMES:
-            guess = nearest(name, NAMES)
             raise ConfigError(
-                f"there is no built-in tool {name!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+                f"there is no built-in tool {name!r}{did_you_mean(name, NAMES)}",
                 hint=f"there are {', '.join(NAMES)}",
             )
     here = sys.modules[__name__]

@@ -63,6 +63,21 @@ class HttpResponse(Protocol):
         ...
 
 
+class PassedResponse:
+    """A base class for a response around another one, whose head it shows."""
+
+    def __init__(self, inner: HttpResponse) -> None:
+        self._inner = inner
+
+    @property
+    def status(self) -> int:
+        return self._inner.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._inner.headers
+
+
 class Transport(Protocol):
     """What sends HTTP requests for a client. Implement it to use another HTTP library."""
 

@@ -20,12 +20,7 @@ from dragoman.agent.result import CATEGORIES, add_cost
 from dragoman.engine.engine import Engine, RunStatus
 from dragoman.errors import ConfigError, nearest
 from dragoman.journal.journal import Journal, UnknownRun
-
-try:
-    import fcntl
-except ImportError:
-    # Windows has no such locks: whoever starts a batch twice there gets results twice.
-    fcntl = None  # type: ignore[assignment]
+from dragoman.state_files import lock_now
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tasks.
@@ -163,8 +158,8 @@ class ResultFile:
             why = (error.strerror or "it failed").lower()
             raise ConfigError(f"cannot write {self._path}: {why}", hint="name another file with --output") from None
         try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Windows has no such locks: whoever starts a batch twice there gets results twice.
+            lock_now(file.fileno())
             self._read(file)
         except BlockingIOError:
             file.close()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman import formats
 from dragoman.args.decoder import Undecodable, raw_decode
 from dragoman.args.loader import load
-from dragoman.errors import nearest
+from dragoman.errors import did_you_mean
 from dragoman.events import (
     ArgumentsDelta,
     CallBroken,
@@ -300,8 +300,7 @@ def lacks_arguments(call: ToolCall) -> bool:
 
 def _name_fault(name: str, book: ToolNames) -> Fault:
     known = book.offered.names if book.offered is not None else ()
-    guess = nearest(name, known)
-    meant = f"; did you mean {guess!r}?" if guess else ""
+    meant = did_you_mean(name, known)
     listed = ", ".join(known) or "none"
     return Fault("$.name", f"there is no tool named {name!r}{meant} (the tools are: {listed})")
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.errors import ConfigError, nearest
+from dragoman.errors import ConfigError, did_you_mean
 from dragoman.types import Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -116,9 +116,8 @@ def get_profile(trust: str | Profile) -> Profile:
     if isinstance(trust, Profile):
         return trust
     if trust not in PROFILES:
-        guess = nearest(trust, PROFILES)
         raise ConfigError(
-            f"unknown trust profile {trust!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+            f"unknown trust profile {trust!r}{did_you_mean(trust, PROFILES)}",
             hint=f"the profiles are {', '.join(PROFILES)}",
         )
     return PROFILES[trust]

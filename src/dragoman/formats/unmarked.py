@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader
 from dragoman.formats.envelope import properties_of, required_of
@@ -14,10 +15,8 @@ from dragoman.formats.template import Entry, Place, UnmarkedEntry
 
 _json_begins = re.compile(r"(?:\[\s*)?\{\s*[\"'\w“]")
 _json_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*)?\Z")
-_end_token = re.compile(
-    r"[ \t\r\n]*(?:(<\|[\w/]{1,40}\|>|</s>|<eos>|;)|([\]}])|(</[\w:\-]{1,40}>|\[/\w{1,40}\]))"
-).match
-_growing_token = re.compile(r"[ \t\r\n]*(?:<(?:\|[\w/]{0,40}\|?|/[\w:\-]{0,40}|e(?:os?)?)?|\[(?:/\w{0,40})?)?\Z").match
+_end_token = re.compile(r"(<\|[\w/]{1,40}\|>|</s>|<eos>|;)|([\]}])|(</[\w:\-]{1,40}>|\[/\w{1,40}\])").match
+_growing_token = re.compile(r"(?:<(?:\|[\w/]{0,40}\|?|/[\w:\-]{0,40}|e(?:os?)?)?|\[(?:/\w{0,40})?)?\Z").match
 _FENCE = Markers(["```"])
 
 
@@ -35,7 +34,7 @@ class WholeMessage(UnmarkedEntry):
         mark = cursor.begin()
         held = HeldCalls()
         call = yield from read_calls(cursor, self._body, held)
-        while (found := (yield from cursor.try_match(_end_token, _growing_token))) is not None:
+        while (found := (yield from _take_end_token(cursor))) is not None:
             if found[2]:
                 cursor.repair("extra_closers")
             elif found[3]:
@@ -69,6 +68,12 @@ class FencedMessage(WholeMessage):
         if call is None:
             raise NotACall("no call in the list")
         report_held(cursor, mark, held, call, "markdown_fence")
+
+
+def _take_end_token(cursor: Cursor) -> Generator[None, None, re.Match[str] | None]:
+    # Not a part of the pattern, which would read all of it again with every piece.
+    yield from cursor.space()
+    return (yield from cursor.try_match(_end_token, _growing_token))
 
 
 def _require_end(cursor: Cursor) -> Reader:

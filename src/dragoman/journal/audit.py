@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.characters import escape_line
-from dragoman.errors import ConfigError, DragomanError, nearest
+from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.secrets import HumanSink
 from dragoman.state_files import flush_folder, make_folder, open_alone, opened, read_at, wait_for_writers, write_at
 
@@ -375,8 +375,7 @@ class AuditLog:
 
     def _put_down(self, kind: str, run: str, call: str, fields: dict[str, Any]) -> dict[str, Any]:
         if kind not in KINDS:
-            guess = nearest(kind, KINDS)
-            meant = f"; did you mean {guess!r}?" if guess else ""
+            meant = did_you_mean(kind, KINDS)
             raise ConfigError(f"there is no kind of record {kind!r}{meant}", hint=f"the kinds are {', '.join(KINDS)}")
         if taken := sorted(_OWN.intersection(fields)):
             raise ConfigError(f"the log itself writes {', '.join(taken)}", hint="give the field another name")

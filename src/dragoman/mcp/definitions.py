@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.errors import ConfigError, nearest
+from dragoman.errors import ConfigError, did_you_mean
 from dragoman.jsonschema.untrusted import BadSchema, TextRules, accept_schema, words_in
 from dragoman.mcp.protocol import Limits, clean_line, clean_text, has_hidden, has_token
 from dragoman.mcp.servers import Server
@@ -310,9 +310,8 @@ def _seen(pin: Pin | None, definition: Definition) -> Pin:
 
 def _find(pins: dict[str, Pin], key: str) -> Pin:
     if key not in pins:
-        guess = nearest(key, pins)
         raise ConfigError(
-            f"unknown MCP tool {key!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+            f"unknown MCP tool {key!r}{did_you_mean(key, pins)}",
             hint="write it as SERVER/TOOL",
         )
     return pins[key]

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from dragoman.errors import ConfigError, nearest
+from dragoman.errors import ConfigError, did_you_mean
 from dragoman.toolset import fold
 
 _is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}").fullmatch
@@ -217,9 +217,8 @@ def _read_row(name: Any, row: Any, variables: Mapping[str, str]) -> Server:
         raise ConfigError(f"{place}: not a table", hint="it needs a `command`, or a `url`")
     for key in row:
         if key not in _KEYS and key not in _FOREIGN:
-            guess = nearest(str(key), _KEYS)
             raise ConfigError(
-                f"{place}: unknown key {key!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+                f"{place}: unknown key {key!r}{did_you_mean(str(key), _KEYS)}",
                 hint="known are " + ", ".join(_KEYS),
             )
     kind = row.get("type", row.get("transport"))

@@ -9,7 +9,7 @@ from typing import get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.errors import ConfigError, nearest
+from dragoman.errors import ConfigError, did_you_mean
 from dragoman.extraction.trust import find_doubt, name_level
 from dragoman.policy.patterns import DOMAIN, read_address, spellings_of
 from dragoman.policy.rules import (
@@ -284,9 +284,8 @@ def gather_rules(
 ) -> Rules:
     """Return rules from `Rules`, `Rule` values and texts such as `allow=["bash(git status*)"]`."""
     if mode is not None and mode not in MODES:
-        guess = nearest(str(mode), MODES)
         raise ConfigError(
-            f"there is no mode {mode!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+            f"there is no mode {mode!r}{did_you_mean(str(mode), MODES)}",
             hint=f"the modes are {', '.join(MODES)}",
         )
     gathered = rules if isinstance(rules, Rules) else Rules(rules=tuple(rules or ()))

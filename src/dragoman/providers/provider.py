@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct, field
 
-from dragoman.errors import ConfigError, nearest
+from dragoman.errors import ConfigError, did_you_mean
 from dragoman.toolset import Toolset
 from dragoman.wire import registry as wires
 
@@ -47,8 +47,7 @@ def from_mapping(values: Mapping[str, Any]) -> Capabilities:
     known = Capabilities.__struct_fields__
     for name in values:
         if name not in known:
-            guess = nearest(str(name), known)
-            meant = f"; did you mean {guess!r}?" if guess else ""
+            meant = did_you_mean(str(name), known)
             raise ConfigError(f"there is no capability {name!r}{meant}", hint=f"they are {', '.join(known)}")
     try:
         return msgspec.convert(dict(values), Capabilities)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from dragoman.errors import ConfigError, nearest
+from dragoman.errors import ConfigError, did_you_mean
 from dragoman.secrets.vendors import word_set
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -38,10 +38,9 @@ def get_style(name: str) -> Render:
     try:
         return STYLES[name]
     except KeyError:
-        guess = nearest(name, STYLES)
         known = ", ".join(STYLES)
         raise ConfigError(
-            f"unknown style of scrubbing {name!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+            f"unknown style of scrubbing {name!r}{did_you_mean(name, STYLES)}",
             hint=f"use one of: {known}",
         ) from None
 

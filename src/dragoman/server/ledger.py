@@ -29,7 +29,7 @@ from dragoman.server.quotas import (
     Spent,
     open_limiter,
 )
-from dragoman.types import Failure, Request
+from dragoman.types import Failure
 
 LEASE_SECONDS = 30.0
 """A request whose process has not renewed it for so long has ended with its process."""
@@ -219,13 +219,8 @@ class SharedPermit(LimitedPermit):
         self._slot = slot
         return None
 
-    def reserve(self, request: Request, candidates: Candidates) -> Failure | None:
-        if not self._quota.has_budget:
-            return None
-        amounts = self.estimate(request, candidates)
-        if isinstance(amounts, Failure):
-            return amounts
-        self._next = partial(reserve, self._quota.limits, self._id, *amounts)
+    def _hold(self, prompt: Amount, whole: Amount) -> Failure | None:
+        self._next = partial(reserve, self._quota.limits, self._id, prompt, whole)
         return None
 
     def charge(self, sent: Sent, report: Report, candidates: Candidates) -> None:

@@ -231,9 +231,12 @@ class LimitedPermit(Permit):
         amounts = self.estimate(request, candidates)
         if isinstance(amounts, Failure):
             return amounts
-        failure = self._quota.reserve(*amounts)
+        return self._hold(*amounts)
+
+    def _hold(self, prompt: Amount, whole: Amount) -> Failure | None:
+        failure = self._quota.reserve(prompt, whole)
         if failure is None:
-            self._reserved = amounts[1]
+            self._reserved = whole
             self._quotas.changed()
         return failure
 

@@ -7,7 +7,7 @@ import difflib
 import json
 import os
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import Struct, field
 
-from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
+from dragoman.client.transport import HttpRequest, HttpResponse, PassedResponse, Timeouts, Transport, TransportFault
 from dragoman.errors import ConfigError
 from dragoman.secrets.exchanges import RecordingRedactor
 from dragoman.testing.script import Answer, ScriptedResponse
@@ -185,23 +185,15 @@ class RecordingTransport:
         append(self._path, RecordedExchange(number, asked, answered))
 
 
-class _RecordedResponse:
+class _RecordedResponse(PassedResponse):
     """A response that is recorded when it was read completely, or when it is closed."""
 
     def __init__(self, inner: HttpResponse, write: Callable[[Answered], None], redactor: RecordingRedactor) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._write: Callable[[Answered], None] | None = write
         self._redactor = redactor
         self._pieces: list[bytes] = []
         self._fault: TransportFault | None = None
-
-    @property
-    def status(self) -> int:
-        return self._inner.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._inner.headers
 
     async def pieces(self) -> AsyncIterator[bytes]:
         try:

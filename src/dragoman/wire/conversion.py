@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.args.loader import load
-from dragoman.errors import ConfigError, nearest
+from dragoman.errors import ConfigError, did_you_mean
 from dragoman.types import Fault, InvalidCall, JsonObject, Message, Part, Request, Text, Thinking, ToolCall, ToolResult
 from dragoman.wire.codec import Codec, Prepared
 from dragoman.wire.registry import get, names
@@ -34,9 +34,8 @@ class Style(Struct, frozen=True):
 def get_style(name: str) -> Style:
     """Return the history style with this name."""
     if name not in _STYLES:
-        guess = nearest(name, _STYLES)
         raise ConfigError(
-            f"unknown history style {name!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+            f"unknown history style {name!r}{did_you_mean(name, _STYLES)}",
             hint=f"the styles are {', '.join(_STYLES)}",
         )
     return _STYLES[name]

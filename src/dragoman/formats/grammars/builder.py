@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from dragoman.errors import ConfigError, nearest
+from dragoman.errors import ConfigError, did_you_mean
 from dragoman.formats.grammars.calls import CallWriter
 from dragoman.formats.grammars.nodes import NEVER, FreeText, Limits, Loss, Node, Rules, Tree, choice
 from dragoman.formats.grammars.syntax import write_gbnf, write_lark
@@ -167,9 +167,8 @@ class Grammar(Struct, frozen=True):
 def build(tools: Toolset, row: Format, plan: Plan, *, syntax: str, tool_choice: ToolChoice, limits: Limits) -> Grammar:
     """Build the grammar of a format for these tools."""
     if syntax not in SYNTAXES:
-        guess = nearest(syntax, SYNTAXES)
         raise ConfigError(
-            f"unknown syntax of grammars {syntax!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+            f"unknown syntax of grammars {syntax!r}{did_you_mean(syntax, SYNTAXES)}",
             hint=f"use one of {', '.join(SYNTAXES)}",
         )
     wants = read_choice(tool_choice, tools)

@@ -135,14 +135,19 @@ class TaggedElement(Entry):
         arguments.finish(cursor, name)
 
 
-class BareElement(Entry):
-    """`<NAME>...</NAME>` for offered names. It is a call if its first child is a parameter."""
+class _ToolElement(Entry):
+    """A base class for elements with the name of a tool."""
 
-    format = "xml_elements"
     openers = TAG_STARTS
 
     def __init__(self, place: Place = "anywhere") -> None:
         self.place: Place = place  # in `auto`, an element inside a sentence is not a call
+
+
+class BareElement(_ToolElement):
+    """`<NAME>...</NAME>` for offered names. It is a call if its first child is a parameter."""
+
+    format = "xml_elements"
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
@@ -338,14 +343,10 @@ class InlineAttributes(Entry):
         arguments.finish(cursor, name)
 
 
-class SelfClosing(Entry):
+class SelfClosing(_ToolElement):
     """`<NAME key="value" .../>` for offered names. The call is announced at the end of the tag."""
 
     format = "xml_attributes"
-    openers = TAG_STARTS
-
-    def __init__(self, place: Place = "anywhere") -> None:
-        self.place: Place = place  # in `auto`, an element inside a sentence is not a call
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
-from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
+from dragoman.client.transport import HttpRequest, HttpResponse, PassedResponse, Timeouts, Transport, TransportFault
 from dragoman.pipeline.report import Report
 from dragoman.server.quotas import Candidate
 from dragoman.types import Request
@@ -143,20 +143,12 @@ class ObservedTransport:
         await self._inner.close()
 
 
-class _ObservedResponse:
+class _ObservedResponse(PassedResponse):
     """A response whose pieces are noted when they are passed on."""
 
     def __init__(self, inner: HttpResponse, hop: RawHop) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._hop = hop
-
-    @property
-    def status(self) -> int:
-        return self._inner.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._inner.headers
 
     async def pieces(self) -> AsyncIterator[bytes]:
         hop = self._hop
