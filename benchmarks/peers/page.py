@@ -12,6 +12,7 @@ from benchmarks.peers.odd_outputs import GOOD, MEANINGS
 from benchmarks.peers.parsers import GROWTH_LIMIT
 from benchmarks.peers.rows import OURS
 from benchmarks.peers.tables import dated, not_measured, ratio, short, table, versions, wrap
+from benchmarks.support.gateway_parts import CHUNKS
 
 PAGE = "docs/benchmarks.md"
 PICTURES = "images/benchmarks"
@@ -343,4 +344,110 @@ def _join_blocks(texts: Iterable[str]) -> str:
     return "\n\n".join(texts)
 
 
-SECTIONS: dict[str, Callable[[Group], tuple[str, Files]]] = {"loops": write_loops, "parsers": write_parsers}
+# ---- gateways --------------------------------------------------------------------------------------------------------
+
+
+def write_gateways(group: Group) -> tuple[str, Files]:
+    rows: dict[str, Group] = group["peers"]
+    costs: list[Group] = group["costs"]
+    running = {name: row for name, row in rows.items() if "start_s" in row}
+    starts = [
+        [name, versions(row), short(row["start_s"]), short(row.get("memory_mb", 0.0))] for name, row in running.items()
+    ]
+    alone = {
+        cost["side"]: cost["cpu_ms"]
+        for cost in costs
+        if (cost["kind"], cost["connections"]) == ("whole", costs[0]["connections"]) and cost["cpu_ms"]
+    }
+    text = f"""## Gateways
+
+{wrap(_where_gateways_lose(costs))}
+
+{dated(group)}
+
+A client sends the same request over one connection, and over sixteen, to a host with fixed answers: directly, through a
+plain proxy (Starlette, uvicorn, uvloop and dragoman's HTTP client) that only reads and writes JSON, and through each
+gateway. A request has 2 kB and two tools; the answer is one call, or a stream of {CHUNKS} chunks, as fast as the host can
+send. Latencies are medians. "To a plain proxy" is the ratio of the added latency to the one that the plain proxy adds.
+CPU is that of all processes in between.
+
+{_costs_table(costs)}
+
+{not_measured(rows)}![CPU time of a request]({PICTURES}/gateways.svg)
+
+{table(["gateway", "version", "start, s", "peak MB"], starts, left=2)}
+
+{_settings(rows)}
+
+### Odd outputs through a gateway
+
+The client is the plain loop over the openai client of the first section. The words mean the same as there.
+
+{_odd_table(group["odd"])}
+
+{_odd_counts(group["odd"])}
+"""
+    return text, {"gateways.svg": plots.bars("CPU time of a whole request (ms)", alone, [OURS], " ms")}
+
+
+def _where_gateways_lose(costs: list[Group]) -> str:
+    """In which columns another gateway is ahead of us."""
+    said = []
+    for cost in costs:
+        if cost["side"] == OURS:
+            same = [
+                each for each in costs if (each["kind"], each["connections"]) == (cost["kind"], cost["connections"])
+            ]
+            ahead = [
+                each for each in same if each["side"] not in (OURS, "direct", "plain proxy") and each["ms"] < cost["ms"]
+            ]
+            for each in ahead:
+                times = short(cost["ms"] / each["ms"])
+                many = f"{each['connections']} connection{'s' if each['connections'] > 1 else ''}"
+                said.append(f"{times} times as long as {each['side']} ({each['kind']} answers, {many})")
+    if said:
+        return (
+            f"dragoman takes {', '.join(said)}. It reads and checks every call, and the others pass on what they get."
+        )
+    return "In this group, no other gateway was ahead of dragoman in a column."
+
+
+def _costs_table(costs: list[Group]) -> str:
+    heads = [
+        "answer",
+        "connections",
+        "through",
+        "time",
+        "to direct",
+        "to a plain proxy",
+        "first chunk",
+        "chunks/s",
+        "CPU",
+    ]
+    rows = []
+    for cost in costs:
+        same = [each for each in costs if (each["kind"], each["connections"]) == (cost["kind"], cost["connections"])]
+        direct, plain = (next(each for each in same if each["side"] == name) for name in ("direct", "plain proxy"))
+        added = cost["ms"] - direct["ms"]
+        streamed = cost["kind"] == "streamed"
+        rows.append(
+            [
+                cost["kind"],
+                cost["connections"],
+                cost["side"],
+                "failed" if cost["failed"] else f"{short(cost['ms'])} ms",
+                ratio(cost["ms"], direct["ms"]),
+                ratio(max(added, 0.0), plain["ms"] - direct["ms"]) if cost["side"] != "direct" else "-",
+                f"{short(cost['first_ms'])} ms" if streamed else "-",
+                short(cost["chunks_per_s"]) if streamed else "-",
+                f"{short(cost['cpu_ms'])} ms" if cost["side"] != "direct" else "-",
+            ]
+        )
+    return table(heads, rows, left=3)
+
+
+SECTIONS: dict[str, Callable[[Group], tuple[str, Files]]] = {
+    "loops": write_loops,
+    "parsers": write_parsers,
+    "gateways": write_gateways,
+}

@@ -87,7 +87,8 @@ def test_a_verdict_follows_from_what_happened(ending: Ending, requests: list[Any
 
 def test_the_page_is_the_one_of_the_last_results() -> None:
     results = json.loads(program.RESULTS.read_text(encoding="utf-8"))
-    assert set(results) <= set(program.GROUPS) == set(page.SECTIONS)
+    assert set(results) <= set(program.GROUPS)
+    assert set(program.GROUPS) == set(page.SECTIONS)
     for path, text in page.write(results).items():
         found = (rows.ROOT / "docs" / path).read_text(encoding="utf-8")
         assert found == text, f"docs/{path} is old: run python -m benchmarks.peers --page"
