@@ -25,13 +25,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.peers import gateways, loops, page, parsers
+from benchmarks.peers import gateways, loops, page, parsers, scanners
 from benchmarks.peers.progress import Progress
 from benchmarks.peers.rows import ROOT
 from benchmarks.support.environments import Environments, cache_folder
 
 Measure = Callable[..., dict[str, Any]]
-GROUPS: dict[str, Measure] = {"loops": loops.measure, "parsers": parsers.measure, "gateways": gateways.measure}
+GROUPS: dict[str, Measure] = {
+    "loops": loops.measure,
+    "parsers": parsers.measure,
+    "gateways": gateways.measure,
+    "scanners": scanners.measure,
+}
 RESULTS = Path(__file__).with_name("results.json")
 
 
