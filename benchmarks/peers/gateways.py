@@ -133,7 +133,11 @@ def take_turns(sides: dict[str, Side], connections: int, *, stream: bool, rounds
     for number in range(rounds + 1):
         for name, side in sides.items():
             before, firsts = cpu_of_session(side.process), list[float]()
-            taken, last = asyncio.run(load(side.port, path, body, count, connections, KEY, firsts))
+            try:
+                taken, last = asyncio.run(load(side.port, path, body, count, connections, KEY, firsts))
+            except OSError as error:
+                kept[name]["failed"] = str(error)
+                continue
             used = cpu_of_session(side.process) - before
             if b" 200 " not in last[:20]:
                 kept[name]["failed"] = last[:200].decode("utf-8", "replace")
@@ -153,6 +157,7 @@ def take_turns(sides: dict[str, Side], connections: int, *, stream: bool, rounds
             "failed": figures["failed"],
         }
         for name, figures in kept.items()
+        if figures["whole"]
     ]
 
 

@@ -357,7 +357,7 @@ def write_gateways(group: Group) -> tuple[str, Files]:
     alone = {
         cost["side"]: cost["cpu_ms"]
         for cost in costs
-        if (cost["kind"], cost["connections"]) == ("whole", costs[0]["connections"]) and cost["cpu_ms"]
+        if cost["kind"] == "whole" and cost["connections"] == 1 and cost["cpu_ms"]
     }
     text = f"""## Gateways
 
@@ -497,10 +497,12 @@ def write_scanners(group: Group) -> tuple[str, Files]:
 
 def _where_scanners_lose(rows: dict[str, Group], sets: list[str]) -> str:
     said = []
-    ours = rows.get(OURS, {})
+    ours = rows.get(OURS)
+    if ours is None:
+        return "dragoman itself was not measured."
     for kind in sets:
-        missed = ours[kind]["secrets"] - ours[kind]["removed"] if ours else 0
-        alarms = ours[kind]["alarms"] if ours else 0
+        missed = ours[kind]["secrets"] - ours[kind]["removed"]
+        alarms = ours[kind]["alarms"]
         if missed or alarms:
             said.append(
                 f"In the {SETS[kind].removeprefix('our ')}, dragoman misses {missed} of {ours[kind]['secrets']} and "

@@ -7,14 +7,14 @@ import json
 import random
 import re
 from collections.abc import Iterable
-from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from benchmarks.peers.parser_data import SHARED
 from benchmarks.peers.progress import Progress
-from benchmarks.peers.rows import OURS, ROOT, SCANNERS, start
+from benchmarks.peers.rows import OURS, ROOT, SCANNERS
+from benchmarks.peers.team import Team
 from benchmarks.scrubbing import make_log
-from benchmarks.support.environments import Environments, Unavailable, Worker
+from benchmarks.support.environments import Environments
 
 NO_ROWS = "the labelled snippets are not beside this checkout (../shared/data)"
 LOG_SIZE = 200_000
@@ -31,31 +31,21 @@ class Snippet(NamedTuple):
 
 def measure(environments: Environments, progress: Progress, *, quick: bool) -> Figures:
     """All figures of the group."""
-    rows: dict[str, Figures] = {peer.name: {"settings": peer.settings} for peer in SCANNERS}
     sets = {"own": read_own_snippets(), "recorded": read_shared_snippets()}
     log = make_log(LOG_SIZE)
-    with ExitStack() as stack:
-        workers: dict[str, Worker] = {}
-        for peer in SCANNERS:
-            progress.say(f"starting {peer.name}")
-            try:
-                workers[peer.name] = stack.enter_context(start(environments, peer))
-                rows[peer.name] |= workers[peer.name].versions
-                for kind, snippets in sets.items():
-                    if snippets:
-                        progress.say(f"snippets: {peer.name}")
-                        rows[peer.name][kind] = scan(workers[peer.name], peer.name, snippets)
-            except Unavailable as reason:
-                rows[peer.name]["not_measured"] = str(reason)
-                workers.pop(peer.name, None)
+    with Team(environments, SCANNERS, progress) as team:
+        for name in team.names:
+            for kind, snippets in sets.items():
+                progress.say(f"snippets: {name}")
+                team.rows[name] |= {kind: counts} if snippets and (counts := scan(team, name, snippets)) else {}
         for _ in range(1 if quick else 3):
-            for name, worker in workers.items():
+            for name in team.names:
                 progress.say(f"time: {name}")
-                answer = worker.ask(SCAN_SECONDS, do="time", text=log)
-                known = rows[name].get("seconds_per_mb", 1e9)
-                if "seconds" in answer:
-                    rows[name]["seconds_per_mb"] = min(known, answer["seconds"] / LOG_SIZE * 1e6)
-    return {"peers": rows, "snippets": "" if sets["recorded"] else NO_ROWS}
+                answer = team.ask(name, SCAN_SECONDS, do="time", text=log)
+                if answer is not None:
+                    least = min(answer["seconds"] / LOG_SIZE * 1e6, team.rows[name].get("seconds_per_mb", 1e9))
+                    team.rows[name]["seconds_per_mb"] = least
+        return {"peers": team.rows, "snippets": "" if sets["recorded"] else NO_ROWS}
 
 
 # ---- data ------------------------------------------------------------------------------------------------------------
@@ -111,17 +101,20 @@ def read_shared_snippets() -> list[Snippet]:
 # ---- judgement -------------------------------------------------------------------------------------------------------
 
 
-def scan(worker: Worker, name: str, snippets: list[Snippet]) -> Figures:
-    """How many snippets with secrets are found and can be redacted, and how many harmless ones give an alarm."""
+def scan(team: Team, name: str, snippets: list[Snippet]) -> Figures:
+    """How many snippets with secrets are found and can be redacted, and how many harmless ones give an alarm.
+
+    Empty if the scanner fails.
+    """
     texts = [snippet.text for snippet in snippets]
     counts = {"secrets": 0, "found": 0, "removed": 0, "harmless": 0, "alarms": 0}
+    answer = team.ask(name, SCAN_SECONDS, do="redact" if name == OURS else "scan", texts=texts)
+    if answer is None:
+        return {}
     if name == OURS:
-        outputs = worker.ask(SCAN_SECONDS, do="redact", texts=texts)["texts"]
+        outputs = answer["texts"]
         flagged = [out != text for out, text in zip(outputs, texts, strict=True)]
     else:
-        answer = worker.ask(SCAN_SECONDS, do="scan", texts=texts)
-        if "error" in answer:
-            raise Unavailable(f"it cannot scan: {answer['error']['message']}")
         findings = answer["findings"]
         outputs = [remove(text, (value for _, value in each)) for text, each in zip(texts, findings, strict=True)]
         flagged = [is_flagged(snippet, each) for snippet, each in zip(snippets, findings, strict=True)]
