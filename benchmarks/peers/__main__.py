@@ -25,13 +25,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.peers import loops, page, parsers
+from benchmarks.peers import gateways, loops, page, parsers, scanners
 from benchmarks.peers.progress import Progress
 from benchmarks.peers.rows import ROOT
-from benchmarks.support.environments import Environments, cache_folder
+from benchmarks.support.environments import Environments, Unavailable, cache_folder
 
 Measure = Callable[..., dict[str, Any]]
-GROUPS: dict[str, Measure] = {"loops": loops.measure, "parsers": parsers.measure}
+GROUPS: dict[str, Measure] = {
+    "loops": loops.measure,
+    "parsers": parsers.measure,
+    "gateways": gateways.measure,
+    "scanners": scanners.measure,
+}
 RESULTS = Path(__file__).with_name("results.json")
 
 
@@ -52,7 +57,11 @@ def measure_groups(names: list[str], folder: Path, *, quick: bool) -> dict[str, 
     found: dict[str, Any] = {}
     for name in names:
         started = time.monotonic()
-        result = GROUPS[name](environments, progress, quick=quick)
+        try:
+            result = GROUPS[name](environments, progress, quick=quick)
+        except Unavailable as reason:
+            progress.finish(f"{name}: not measured: {reason}")
+            continue
         seconds = time.monotonic() - started
         progress.finish(f"{name}: {seconds:.0f} s")
         today = datetime.now(UTC).date().isoformat()
@@ -64,6 +73,15 @@ def measure_groups(names: list[str], folder: Path, *, quick: bool) -> dict[str, 
             **result,
         }
     return found
+
+
+def without_details(group: dict[str, Any]) -> dict[str, Any]:
+    """The results of a group without the reasons of each verdict, which only `--json` writes."""
+    for row in group.get("odd", []):
+        for cells in row["verdicts"].values():
+            for mode, cell in cells.items():
+                cells[mode] = {"verdict": cell["verdict"]}
+    return group
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -114,6 +132,7 @@ def main() -> int:
         write_whole(given.json, json.dumps(found, indent=1) + "\n")
     if not given.no_page:
         results = {name: (known | found)[name] for name in GROUPS if name in known | found}
+        results = {name: without_details(group) for name, group in results.items()}
         write_whole(RESULTS, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         write_page(results)
         print(f"wrote {page.PAGE} and {RESULTS.relative_to(ROOT)}", file=sys.stderr)

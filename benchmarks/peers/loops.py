@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from contextlib import ExitStack
+from contextlib import suppress
 from statistics import median
 from typing import Any
 
@@ -12,6 +12,7 @@ from benchmarks.peers.odd_outputs import ODD_OUTPUTS, Ending, Odd, judge
 from benchmarks.peers.progress import Progress
 from benchmarks.peers.rows import LOOPS, ROOT, Peer, command_of, install, start, variables_of
 from benchmarks.peers.scripted_host import ScriptedHost
+from benchmarks.peers.team import Team
 from benchmarks.support.environments import Environments, Unavailable, Worker
 from benchmarks.support.loopback import Loopback
 
@@ -22,22 +23,15 @@ Figures = dict[str, Any]
 
 def measure(environments: Environments, progress: Progress, *, quick: bool) -> Figures:
     """All figures of the group."""
-    rows: dict[str, Figures] = {}
-    with ExitStack() as stack:
-        workers: dict[str, Worker] = {}
-        for peer in LOOPS:
-            progress.say(f"starting {peer.name}")
-            rows[peer.name] = {"settings": peer.settings}
-            try:
-                worker = workers[peer.name] = stack.enter_context(start(environments, peer))
-                rows[peer.name] |= add_ourselves(worker.versions) if peer.uses_us else worker.versions
-            except Unavailable as reason:
-                rows[peer.name]["not_measured"] = str(reason)
-        time_runs(workers, rows, progress, rounds=2 if quick else 15)
+    with Team(environments, LOOPS, progress) as team:
+        time_runs(team, progress, rounds=2 if quick else 15)
+        rows = team.rows
+    for peer in LOOPS:
+        if peer.uses_us and "packages" in rows[peer.name]:
+            rows[peer.name] |= add_ourselves(rows[peer.name])
     measured = [peer for peer in LOOPS if "not_measured" not in rows[peer.name]]
     start_cold(environments, measured, rows, progress, rounds=1 if quick else 5)
-    table = try_odd_outputs(environments, measured, progress)
-    return {"peers": rows, "odd": table}
+    return {"peers": rows, "odd": try_odd_outputs(environments, measured, progress)}
 
 
 def add_ourselves(found: Figures) -> Figures:
@@ -49,22 +43,21 @@ def add_ourselves(found: Figures) -> Figures:
 # ---- time ------------------------------------------------------------------------------------------------------------
 
 
-def time_runs(workers: dict[str, Worker], rows: dict[str, Figures], progress: Progress, rounds: int) -> None:
+def time_runs(team: Team, progress: Progress, rounds: int) -> None:
     """Wall and CPU milliseconds of a run. The libraries take turns; the host is a process of its own."""
-    spent: dict[str, list[Figures]] = {name: [] for name in workers}
+    spent: dict[str, list[Figures]] = {name: [] for name in team.names}
     with Loopback() as host:
         for number in range(rounds):
-            for name, worker in workers.items():
+            for name in team.names:
                 progress.say(f"run time, round {number + 1} of {rounds}: {name}")
-                answer = worker.ask(120.0, do="time", url=host.url, count=BLOCK)
-                if "error" in answer or answer["ran"] != BLOCK:
-                    rows[name]["not_measured"] = f"its runs fail: {answer.get('error', answer)}"[:200]
-                    continue
-                spent[name].append(answer)
-    for name, blocks in spent.items():
-        if blocks and "not_measured" not in rows[name]:
-            for kind in ("wall", "cpu"):
-                rows[name][f"{kind}_ms"] = median(block[kind] for block in blocks) / BLOCK * 1000
+                answer = team.ask(name, 120.0, do="time", url=host.url, count=BLOCK)
+                if answer is not None and answer["ran"] != BLOCK:
+                    team.leave_out(name, f"{answer['ran']} of {BLOCK} runs called the tool")
+                elif answer is not None:
+                    spent[name].append(answer)
+    for name in team.names:
+        for kind in ("wall", "cpu"):
+            team.rows[name][f"{kind}_ms"] = median(block[kind] for block in spent[name]) / BLOCK * 1000
 
 
 def start_cold(
@@ -78,11 +71,12 @@ def start_cold(
                 progress.say(f"cold start, round {number} of {rounds}: {peer.name}")
                 command = command_of(install(environments, peer), peer, "--once", host.url)
                 variables = variables_of(environments, peer)
-                done = subprocess.run(
-                    command, env=variables, cwd=variables["HOME"], capture_output=True, text=True, timeout=120
-                )
-                if number and not done.returncode:  # the first round writes bytecode and fills the cache of the disk
-                    found[peer.name].append(json.loads(done.stdout.splitlines()[-1]))
+                with suppress(subprocess.SubprocessError):
+                    done = subprocess.run(
+                        command, env=variables, cwd=variables["HOME"], capture_output=True, timeout=120, check=True
+                    )
+                    if number:  # the first round writes bytecode and fills the cache of the disk
+                        found[peer.name].append(json.loads(done.stdout.splitlines()[-1]))
     for name, runs in found.items():
         if runs:
             rows[name]["cold_s"] = min(run["cpu"] for run in runs)

@@ -12,6 +12,7 @@ from benchmarks.peers.odd_outputs import GOOD, MEANINGS
 from benchmarks.peers.parsers import GROWTH_LIMIT
 from benchmarks.peers.rows import OURS
 from benchmarks.peers.tables import dated, not_measured, ratio, short, table, versions, wrap
+from benchmarks.support.gateway_parts import CHUNKS
 
 PAGE = "docs/benchmarks.md"
 PICTURES = "images/benchmarks"
@@ -343,4 +344,184 @@ def _join_blocks(texts: Iterable[str]) -> str:
     return "\n\n".join(texts)
 
 
-SECTIONS: dict[str, Callable[[Group], tuple[str, Files]]] = {"loops": write_loops, "parsers": write_parsers}
+# ---- gateways --------------------------------------------------------------------------------------------------------
+
+
+def write_gateways(group: Group) -> tuple[str, Files]:
+    rows: dict[str, Group] = group["peers"]
+    costs: list[Group] = group["costs"]
+    running = {name: row for name, row in rows.items() if "start_s" in row}
+    starts = [
+        [name, versions(row), short(row["start_s"]), short(row.get("memory_mb", 0.0))] for name, row in running.items()
+    ]
+    alone = {
+        cost["side"]: cost["cpu_ms"]
+        for cost in costs
+        if cost["kind"] == "whole" and cost["connections"] == 1 and cost["cpu_ms"]
+    }
+    text = f"""## Gateways
+
+{wrap(_where_gateways_lose(costs))}
+
+{dated(group)}
+
+A client sends the same request over one connection, and over sixteen, to a host with fixed answers: directly, through a
+plain proxy (Starlette, uvicorn, uvloop and dragoman's HTTP client) that only reads and writes JSON, and through each
+gateway. A request has 2 kB and two tools; the answer is one call, or a stream of {CHUNKS} chunks, as fast as the host
+can send. Latencies are medians. "To a plain proxy" is the ratio of the added latency to the one that the plain proxy
+adds. CPU is that of all processes in between.
+
+{_costs_table(costs)}
+
+{not_measured(rows)}![CPU time of a request]({PICTURES}/gateways.svg)
+
+{table(["gateway", "version", "start, s", "peak MB"], starts, left=2)}
+
+{_settings(rows)}
+
+### Odd outputs through a gateway
+
+The client is the plain loop over the openai client of the first section. The words mean the same as there.
+
+{_odd_table(group["odd"])}
+
+{_odd_counts(group["odd"])}
+"""
+    return text, {"gateways.svg": plots.bars("CPU time of a whole request (ms)", alone, [OURS], " ms")}
+
+
+def _where_gateways_lose(costs: list[Group]) -> str:
+    """In which columns another gateway is ahead of us."""
+    said = []
+    for cost in costs:
+        if cost["side"] == OURS:
+            same = [
+                each for each in costs if (each["kind"], each["connections"]) == (cost["kind"], cost["connections"])
+            ]
+            ahead = [
+                each for each in same if each["side"] not in (OURS, "direct", "plain proxy") and each["ms"] < cost["ms"]
+            ]
+            for each in ahead:
+                times = short(cost["ms"] / each["ms"])
+                many = f"{each['connections']} connection{'s' if each['connections'] > 1 else ''}"
+                said.append(f"{times} times as long as {each['side']} ({each['kind']} answers, {many})")
+    if said:
+        return (
+            f"dragoman takes {', '.join(said)}. It reads and checks every call, and the others pass on what they get."
+        )
+    return "In this group, no other gateway was ahead of dragoman in a column."
+
+
+def _costs_table(costs: list[Group]) -> str:
+    heads = [
+        "answer",
+        "connections",
+        "through",
+        "time",
+        "to direct",
+        "to a plain proxy",
+        "first chunk",
+        "chunks/s",
+        "CPU",
+    ]
+    rows = []
+    for cost in costs:
+        same = [each for each in costs if (each["kind"], each["connections"]) == (cost["kind"], cost["connections"])]
+        direct, plain = (next(each for each in same if each["side"] == name) for name in ("direct", "plain proxy"))
+        added = cost["ms"] - direct["ms"]
+        streamed = cost["kind"] == "streamed"
+        rows.append(
+            [
+                cost["kind"],
+                cost["connections"],
+                cost["side"],
+                "failed" if cost["failed"] else f"{short(cost['ms'])} ms",
+                ratio(cost["ms"], direct["ms"]),
+                ratio(max(added, 0.0), plain["ms"] - direct["ms"]) if cost["side"] != "direct" else "-",
+                f"{short(cost['first_ms'])} ms" if streamed else "-",
+                short(cost["chunks_per_s"]) if streamed else "-",
+                f"{short(cost['cpu_ms'])} ms" if cost["side"] != "direct" else "-",
+            ]
+        )
+    return table(heads, rows, left=3)
+
+
+# ---- scanners --------------------------------------------------------------------------------------------------------
+
+ABOUT_SCANNERS = """Each text is the output of a tool, with or without secrets. dragoman redacts text; the others report
+lines, and were made to look through repositories, not to redact streams. **Found** means that a line of each secret is
+reported; **removed** means that no more than a third of a secret can be read after the reported values are taken out. A
+false alarm is a report, or a change, in a text without secrets. dragoman's tests contain our own rows, so its own
+figures there say nothing."""
+SETS = {"own": "our own rows", "recorded": "labelled snippets"}
+
+
+def write_scanners(group: Group) -> tuple[str, Files]:
+    rows: dict[str, Group] = group["peers"]
+    measured = {name: row for name, row in rows.items() if "own" in row}
+    sets = [kind for kind in SETS if all(kind in row for row in measured.values())]
+    heads = ["scanner", "version"]
+    for kind in sets:
+        heads += [f"{SETS[kind]}: found", "removed", "false alarms"]
+    ours = measured.get(OURS, {}).get("seconds_per_mb")
+    cells = []
+    for name, row in measured.items():
+        counts: list[str] = []
+        for kind in sets:
+            figures = row[kind]
+            counts += [f"{figures[key]} / {figures['secrets']}" for key in ("found", "removed")]
+            counts.append(f"{figures['alarms']} / {figures['harmless']}")
+        cells.append([name, versions(row), *counts, ratio(row.get("seconds_per_mb"), ours)])
+    left_out = (
+        f" A second data set was not measured: {group['snippets']}."
+        if group["snippets"]
+        else (" The labelled snippets are not a part of the repository.")
+    )
+    shown = {name: row["seconds_per_mb"] for name, row in measured.items() if "seconds_per_mb" in row}
+    text = f"""## Secret scanners
+
+{wrap(_where_scanners_lose(measured, sets))}
+
+{dated(group)}
+
+{wrap(ABOUT_SCANNERS + left_out)}
+
+{table([*heads, "CPU time per MB"], cells, left=2)}
+
+{not_measured(rows)}![CPU time per megabyte]({PICTURES}/scanners.svg)
+
+{_settings(rows)}
+"""
+    return text, {"scanners.svg": plots.bars("CPU seconds per megabyte of a log", shown, [OURS], " s")}
+
+
+def _where_scanners_lose(rows: dict[str, Group], sets: list[str]) -> str:
+    said = []
+    ours = rows.get(OURS)
+    if ours is None:
+        return "dragoman itself was not measured."
+    for kind in sets:
+        missed = ours[kind]["secrets"] - ours[kind]["removed"]
+        alarms = ours[kind]["alarms"]
+        if missed or alarms:
+            said.append(
+                f"In the {SETS[kind].removeprefix('our ')}, dragoman misses {missed} of {ours[kind]['secrets']} and "
+                f"has {alarms} false alarms in {ours[kind]['harmless']} texts."
+            )
+        for name, row in rows.items():
+            if name != OURS and row[kind]["found"] > ours[kind]["found"]:
+                said.append(f"{name} finds more of the {SETS[kind].removeprefix('our ')}.")
+            if name != OURS and row[kind]["alarms"] < ours[kind]["alarms"]:
+                said.append(f"{name} has fewer false alarms in the {SETS[kind].removeprefix('our ')}.")
+    faster = [n for n, row in rows.items() if row.get("seconds_per_mb", 1e9) < ours.get("seconds_per_mb", 0)]
+    if faster:
+        said.append(f"{' and '.join(faster)} need less time.")
+    return " ".join(said) or "In this group, no other scanner was ahead of dragoman in a column."
+
+
+SECTIONS: dict[str, Callable[[Group], tuple[str, Files]]] = {
+    "loops": write_loops,
+    "parsers": write_parsers,
+    "gateways": write_gateways,
+    "scanners": write_scanners,
+}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from contextlib import ExitStack
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.peers.parser_data import NO_VECTORS, Row, read_own_rows, read_shared_rows
 from benchmarks.peers.progress import Progress
-from benchmarks.peers.rows import OURS, PARSERS, start
+from benchmarks.peers.rows import OURS, PARSERS
+from benchmarks.peers.team import Team
 from benchmarks.support.damaged_json import make_rows
-from benchmarks.support.environments import Environments, Unavailable, Worker
+from benchmarks.support.environments import Environments
 
-VLLM, SGLANG, BAML = "vLLM", "SGLang", "BAML"
+VLLM, SGLANG, BAML, JSON_REPAIR = "vLLM", "SGLang", "BAML", "json-repair"
 NAMES: dict[str, dict[str, str]] = {
     VLLM: {"phi4": "phi4_mini_json", "granite_20b_fc": "granite-20b-fc", "harmony": ""},
     SGLANG: {
@@ -50,48 +50,47 @@ Figures = dict[str, Any]
 
 def measure(environments: Environments, progress: Progress, *, quick: bool) -> Figures:
     """All figures of the group."""
-    rows: dict[str, Figures] = {}
     own, shared = read_own_rows(), read_shared_rows()
     growth = {name: write_long_calls(name) for name in GROWTH_FORMATS}
-    with ExitStack() as stack:
-        workers: dict[str, Worker] = {}
-        names: dict[str, list[str]] = {}
-        texts = [row.text for row in (*own, *shared)] + [text for text in growth.values()]
-        for peer in PARSERS:
-            progress.say(f"starting {peer.name}")
-            rows[peer.name] = {"settings": peer.settings}
-            try:
-                worker = stack.enter_context(start(environments, peer))
-                if peer.name in (OURS, VLLM, SGLANG, BAML):
-                    answer = worker.ask(300.0, do="load", texts=texts)
-                    if "error" in answer:
-                        raise Unavailable(str(answer["error"]["message"]))
-                    names[peer.name] = answer["names"]
-                workers[peer.name] = worker
-                rows[peer.name] |= worker.versions
-            except Unavailable as reason:
-                rows[peer.name]["not_measured"] = str(reason)
-        pieces = split_texts(workers, texts)
-        calls = [
-            compare(workers, names, other, own, shared, pieces, progress, quick=quick)
-            for other in names
-            if other != OURS
-        ]
-        grown = measure_growth(workers, names, growth, pieces, progress, rounds=1 if quick else 3)
+    texts = [*(row.text for row in (*own, *shared)), *growth.values()]
+    with Team(environments, PARSERS, progress) as team:
+        subjects = load(team, texts, progress)
+        rows = Rows(own, shared, split_texts(team, texts))
+        calls = [compare(team, subjects, other, rows, progress, quick=quick) for other in subjects if other != OURS]
         return {
-            "peers": rows,
+            "peers": team.rows,
             "vectors": "" if shared else NO_VECTORS,
             "calls": [figures for figures in calls if figures],
-            "growth": grown,
-            "json": compare_json({name: workers[name] for name in workers if name not in (VLLM, SGLANG)}, progress),
+            "growth": measure_growth(team, subjects, growth, rows.pieces, progress, rounds=1 if quick else 3),
+            "json": compare_json(team, progress),
         }
 
 
-def split_texts(workers: dict[str, Worker], texts: list[str]) -> dict[str, list[str]]:
+class Rows(NamedTuple):
+    """What is read, and the tokens of each text."""
+
+    own: list[Row]
+    shared: list[Row]
+    pieces: dict[str, list[str]]
+
+
+def load(team: Team, texts: list[str], progress: Progress) -> dict[str, list[str]]:
+    """The names of the parsers of each library that reads calls."""
+    names: dict[str, list[str]] = {}
+    for name in (OURS, VLLM, SGLANG, BAML):
+        progress.say(f"loading the parsers of {name}")
+        answer = team.ask(name, 300.0, do="load", texts=texts)
+        if answer is not None:
+            names[name] = answer["names"]
+    return names
+
+
+def split_texts(team: Team, texts: list[str]) -> dict[str, list[str]]:
     """The tokens of the texts. Without a tokenizer, four characters are a token."""
     for name in (VLLM, SGLANG):
-        if name in workers:
-            return dict(zip(texts, workers[name].ask(300.0, do="split", texts=texts)["pieces"], strict=True))
+        answer = team.ask(name, 300.0, do="split", texts=texts)
+        if answer is not None:
+            return dict(zip(texts, answer["pieces"], strict=True))
     return {text: [text[place : place + 4] for place in range(0, len(text), 4)] or [""] for text in texts}
 
 
@@ -107,65 +106,60 @@ def parser_of(server: str, format: str, known: Sequence[str]) -> str:
 
 
 def compare(
-    workers: dict[str, Worker],
-    names: dict[str, list[str]],
-    other: str,
-    own: list[Row],
-    shared: list[Row],
-    pieces: dict[str, list[str]],
-    progress: Progress,
-    *,
-    quick: bool,
+    team: Team, names: dict[str, list[str]], other: str, rows: Rows, progress: Progress, *, quick: bool
 ) -> Figures:
-    """Another library and dragoman on the rows in the formats that the other has."""
+    """Another library and dragoman on the rows in the formats that the other has. Empty if one of them fails."""
     # The schemas of the recorded rows are not all classes of BAML.
-    offered = own if other == BAML else [*own, *shared]
-    fitting = [row for row in offered if parser_of(other, row.format, names[other]) and row.format in names[OURS]]
-    if other not in workers or not fitting:
-        return {}
-    foreign = find_foreign(workers[other], [row for row in fitting if row.kind == "well-formed"], other, names[other])
+    offered = rows.own if other == BAML else [*rows.own, *rows.shared]
+    known, ours = names[other], names.get(OURS, [])
+    fitting = [row for row in offered if parser_of(other, row.format, known) and row.format in ours]
+    foreign = find_foreign(team, [row for row in fitting if row.kind == "well-formed"], other, known)
     usable = [row for row in fitting if row.format not in foreign]
-    formats = sorted({row.format for row in usable})
     sides = {
-        other: [parser_of(other, row.format, names[other]) for row in usable],
+        other: [parser_of(other, row.format, known) for row in usable],
         OURS: [row.format for row in usable],
         f"{OURS}, auto": ["auto"] * len(usable),
     }
-    figures: Figures = {"other": other, "formats": formats, "foreign": foreign, "sides": {}}
-    for side, parsers in sides.items():
+    jobs = {side: write_jobs(usable, parsers, rows.pieces) for side, parsers in sides.items()}
+    found: dict[str, Figures] = {}
+    for side, job in jobs.items():
         progress.say(f"calls in text: {side}, beside {other}")
-        worker = workers[side.partition(",")[0]]
-        jobs = [[row.text, row.tools, name, pieces[row.text]] for row, name in zip(usable, parsers, strict=True)]
-        readings = worker.ask(600.0, do="read", rows=jobs)["readings"]
-        figures["sides"][side] = {**score(usable, readings), "costs": []}
+        answer = team.ask(side.partition(",")[0], 600.0, do="read", rows=job)
+        if answer is None:
+            return {}
+        found[side] = score(usable, answer["readings"])
     timed = [place for place, row in enumerate(usable) if row.kind == "well-formed"]
+    costs: dict[str, list[Figures]] = {side: [] for side in sides}
     for _ in range(1 if quick else 3):
-        for side, parsers in sides.items():
+        for side, job in jobs.items():
             progress.say(f"time of calls in text: {side}, beside {other}")
-            jobs = [[usable[at].text, usable[at].tools, parsers[at], pieces[usable[at].text]] for at in timed]
-            spent = workers[side.partition(",")[0]].ask(600.0, do="time", rows=jobs)
-            figures["sides"][side]["costs"].append(spent)
-    for side in figures["sides"].values():
-        side |= average(side.pop("costs"), len(timed))
-    return figures
+            spent = team.ask(side.partition(",")[0], 600.0, do="time", rows=[job[place] for place in timed])
+            costs[side] += [spent] if spent is not None else []
+    for side, figures in found.items():
+        figures |= average(costs[side], len(timed))
+    return {"other": other, "formats": sorted({row.format for row in usable}), "foreign": foreign, "sides": found}
 
 
-def find_foreign(worker: Worker, rows: list[Row], other: str, known: Sequence[str]) -> list[str]:
+def write_jobs(rows: list[Row], parsers: list[str], pieces: dict[str, list[str]]) -> list[list[Any]]:
+    return [[row.text, row.tools, name, pieces[row.text]] for row, name in zip(rows, parsers, strict=True)]
+
+
+def find_foreign(team: Team, rows: list[Row], other: str, known: Sequence[str]) -> list[str]:
     """The formats of which the other reads less than half of our well-formed rows.
 
     There the name means another form, or the parser needs a package or a tokenizer that is not here. To count them
     would be unfair to the other.
     """
     jobs = [[row.text, row.tools, parser_of(other, row.format, known), [""]] for row in rows]
-    right: Counter[str] = Counter()
-    for row, reading in zip(rows, worker.ask(600.0, do="read", rows=jobs)["readings"], strict=True):
-        right[row.format] += 1 if row.is_right(reading["whole"].get("calls", [])) else -1
-    return sorted(format for format, balance in right.items() if balance < 0)
+    answer = team.ask(other, 600.0, do="read", rows=jobs) or {"readings": []}
+    balance: Counter[str] = Counter()
+    for row, reading in zip(rows, answer["readings"], strict=False):
+        balance[row.format] += 1 if row.is_right(reading["whole"].get("calls", [])) else -1
+    return sorted(format for format, points in balance.items() if points < 0)
 
 
 def average(costs: list[Figures], count: int) -> Figures:
     """Microseconds per response, and per piece of a stream."""
-    costs = [cost for cost in costs if "whole" in cost]
     if not costs:
         return {}
     found = {"whole_us": median(cost["whole"] for cost in costs) / count * 1e6}
@@ -218,7 +212,7 @@ def write_long_calls(format: str) -> str:
 
 
 def measure_growth(
-    workers: dict[str, Worker],
+    team: Team,
     names: dict[str, list[str]],
     texts: dict[str, str],
     pieces: dict[str, list[str]],
@@ -230,34 +224,34 @@ def measure_growth(
     for format, text in texts.items():
         for side in (OURS, VLLM, SGLANG):
             parser = parser_of(side, format, names.get(side, []))
-            if side not in workers or not parser:
+            if not parser:
                 continue
-            figures: Figures = {"format": format, "side": side, "points": []}
+            points: list[Figures] = []
             for size in GROWTH:
                 progress.say(f"growth: {side}, {format}, {size:,} pieces")
-                figures["points"].append(
-                    grow(workers[side], parser, pieces[text][:size], rounds if size < 20_000 else 1)
-                )
-            found.append(figures)
+                points += grow(team, side, parser, pieces[text][:size], rounds if size < GROWTH[-1] else 1)
+            if len(points) == len(GROWTH):
+                found.append({"format": format, "side": side, "points": points})
     return found
 
 
-def grow(worker: Worker, parser: str, pieces: list[str], rounds: int) -> Figures:
-    """The cost of one stream; `done` is less than its pieces if the time was up."""
+def grow(team: Team, side: str, parser: str, pieces: list[str], rounds: int) -> list[Figures]:
+    """The cost of one stream; `done` is less than its pieces if the time was up. Empty if the library fails."""
     job = {"parser": parser, "tools": [TOOL], "pieces": pieces, "limit": GROWTH_LIMIT}
-    worker.ask(60.0, do="grow", **{**job, "pieces": pieces[:50]})
-    answers = [worker.ask(60.0, do="grow", **job) for _ in range(rounds)]
-    good = [answer for answer in answers if "done" in answer]
-    if not good:
-        return {"pieces": len(pieces), "error": str(answers[0].get("error"))[:200]}
-    best = min(good, key=lambda answer: float(answer["seconds"]) / int(answer["done"]))
-    return {"pieces": len(pieces), "done": best["done"], "us": best["seconds"] / best["done"] * 1e6}
+    # The first use of a parser compiles it.
+    team.ask(side, 60.0, do="grow", **{**job, "pieces": pieces[:50]})
+    answers = [team.ask(side, 60.0, do="grow", **job) for _ in range(rounds)]
+    spent = [(answer["seconds"] / answer["done"], answer["done"]) for answer in answers if answer is not None]
+    if not spent:
+        return []
+    least, done = min(spent)
+    return [{"pieces": len(pieces), "done": done, "us": least * 1e6}]
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------
 
 
-def compare_json(workers: dict[str, Worker], progress: Progress) -> Figures:
+def compare_json(team: Team, progress: Progress) -> Figures:
     """Which faults in the JSON of arguments are read as they were meant, and what happens to text that was cut."""
     rows = make_rows()
     texts = [row.text for row in rows]
@@ -265,12 +259,15 @@ def compare_json(workers: dict[str, Worker], progress: Progress) -> Figures:
     for row in rows:
         counts = found["faults"].setdefault(row.fault, {"rows": 0, "is_cut": row.value is None})
         counts["rows"] += 1
-    for name, worker in workers.items():
+    for name in (OURS, BAML, JSON_REPAIR):
         progress.say(f"broken JSON: {name}")
-        values = worker.ask(120.0, do="repair", texts=texts)["values"]
+        answer = team.ask(name, 120.0, do="repair", texts=texts)
+        spent = [team.ask(name, 120.0, do="time_repair", texts=texts) for _ in range(5)]
+        if answer is None or None in spent:
+            continue
         right: Counter[str] = Counter()
-        for row, answer in zip(rows, values, strict=True):
-            right[row.fault] += "error" in answer if row.value is None else answer.get("value") == row.value
-        spent = median(worker.ask(120.0, do="time_repair", texts=texts)["seconds"] for _ in range(5))
-        found["sides"][name] = {"right": dict(right), "us": spent / len(texts) * 1e6}
+        for row, value in zip(rows, answer["values"], strict=True):
+            right[row.fault] += "error" in value if row.value is None else value.get("value") == row.value
+        cost = median(each["seconds"] for each in spent if each is not None)
+        found["sides"][name] = {"right": dict(right), "us": cost / len(texts) * 1e6}
     return found

@@ -160,6 +160,44 @@ PARSERS: tuple[Peer, ...] = (
     Peer("json-repair", ("json-repair",), "json_repair_texts", "`json_repair.loads`, defaults"),
 )
 
+GATEWAYS: tuple[Peer, ...] = (
+    Peer(OURS, our_packages(), "", "`dragoman serve --to URL`, with the extras `cli` and `server`", uses_us=True),
+    Peer(
+        "LiteLLM proxy",
+        ("litellm[proxy]",),
+        "",
+        "one model in `model_list` with `openai/` and `api_base`, with a master key and `LITELLM_LOG=ERROR`, without a "
+        "database and telemetry",
+        environment="litellm-proxy",
+        # Without the first one, it fetches a list of prices.
+        variables={"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False", "LITELLM_LOG": "ERROR"},
+    ),
+    Peer(
+        "smg",
+        ("smg",),
+        "",
+        "Shepherd Model Gateway, `smg launch --backend openai --worker-urls URL --tool-call-parser qwen`; the parser "
+        "has no effect with this backend",
+    ),
+)
+
+SCANNERS: tuple[Peer, ...] = (
+    Peer(OURS, our_packages(), "dragoman_scanner", "`scrub(text)`, defaults, without registered secrets", uses_us=True),
+    Peer(
+        "detect-secrets",
+        ("detect-secrets",),
+        "detect_secrets_scanner",
+        "all default plugins and filters, on files (`SecretsCollection.scan_file`)",
+    ),
+    Peer(
+        "CredSweeper",
+        ("credsweeper",),
+        "credsweeper_scanner",
+        "default rules, filters and model, on texts in memory (`file_scan` and `post_processing`)",
+        environment="credsweeper",
+    ),
+)
+
 
 def install(environments: Environments, peer: Peer) -> Path:
     """Return the folder with the programs of a peer, which is installed if it is not there yet."""

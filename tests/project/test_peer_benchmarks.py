@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 from benchmarks.peers import __main__ as program
 from benchmarks.peers import page, rows
 from benchmarks.peers.odd_outputs import ODD_OUTPUTS, Call, Ending, Odd, judge, stream_frames, whole_body
+from benchmarks.peers.progress import Progress
+from benchmarks.peers.team import Team
+from benchmarks.support.environments import Environments
 
 from dragoman import wire
 from dragoman.replies import fold
@@ -87,7 +91,65 @@ def test_a_verdict_follows_from_what_happened(ending: Ending, requests: list[Any
 
 def test_the_page_is_the_one_of_the_last_results() -> None:
     results = json.loads(program.RESULTS.read_text(encoding="utf-8"))
-    assert set(results) <= set(program.GROUPS) == set(page.SECTIONS)
+    assert set(results) <= set(program.GROUPS)
+    assert set(program.GROUPS) == set(page.SECTIONS)
     for path, text in page.write(results).items():
         found = (rows.ROOT / "docs" / path).read_text(encoding="utf-8")
         assert found == text, f"docs/{path} is old: run python -m benchmarks.peers --page"
+
+
+def test_a_peer_that_cannot_be_installed_is_a_row_with_the_reason() -> None:
+    machine = {"cores": 2, "memory_gb": 8, "system": "Linux", "python": "3.11"}
+    peers = {
+        peer.name: {"settings": peer.settings, "not_measured": "does not install: no route"} for peer in all_peers()
+    }
+    group = {
+        "date": "2026-01-01",
+        "machine": machine,
+        "peers": peers,
+        "odd": [],
+        "costs": [],
+        "calls": [],
+        "growth": [],
+    }
+    group |= {"vectors": "not here", "snippets": "not here", "json": {"faults": {}, "sides": {}}}
+    for name in program.GROUPS:
+        text = page.write({name: group})["benchmarks.md"]
+        assert all(f"- {peer}: not measured: does not install: no route" in text for peer in peers), name
+
+
+def test_an_adapter_that_fails_is_left_out_and_the_others_go_on(tmp_path: Path) -> None:
+    """The stand-in adapters answer, answer with an error, end, and do not start."""
+    programs = tmp_path / "here" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").symlink_to(sys.executable)
+    (tmp_path / "here/.ready").write_text("", encoding="utf-8")
+    kinds = {
+        "good": "print('{\"n\": 1}')",
+        "error": 'print(\'{"error": {"kinds": ["E"], "message": "m"}}\')',
+        "ends": "raise SystemExit('gone')",
+    }
+    peers = [rows.Peer(name, (), name, "none", environment="here") for name in (*kinds, "broken")]
+
+    def command(where: Path, peer: rows.Peer, *arguments: str) -> list[str]:
+        answer = kinds.get(peer.adapter, "")
+        begin = (
+            "print('{}', flush=True); import sys\nfor line in sys.stdin:\n    "
+            if answer
+            else "raise SystemExit('no start')"
+        )
+        return [str(where / "python"), "-c", begin + answer + ("; sys.stdout.flush()" if answer else "")]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "command_of", command)
+        with Team(Environments(tmp_path), peers, Progress()) as team:
+            answers = {name: team.ask(name, 30.0, do="work") for name in (*kinds, "broken")}
+            assert answers == {"good": {"n": 1}, "error": None, "ends": None, "broken": None}
+            assert team.names == ["good"]
+            reasons = {name: row.get("not_measured") for name, row in team.rows.items()}
+    assert reasons == {
+        "good": None,
+        "error": "work fails: E: m",
+        "ends": "its process ended: gone",
+        "broken": "its process ended: no start",
+    }

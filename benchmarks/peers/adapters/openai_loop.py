@@ -1,6 +1,6 @@
 """The official client of OpenAI in a plain loop, as its documentation shows it: nothing is checked.
 
-`DRAGOMAN_REPAIR=1` gives it the HTTP client of `dragoman.integrations`.
+`DRAGOMAN_REPAIR=1` gives it the HTTP client of `dragoman.integrations`. `PEER_KEY` is the key that it sends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from benchmarks.peers.adapters.protocol import DEFINITIONS, TASK, Loop, run_call
 def make(url: str, stream: bool) -> Loop:
     repairs = os.environ.get("DRAGOMAN_REPAIR")
     http_client = import_module("dragoman.integrations").Repair().client() if repairs else None
-    client = import_module("openai").OpenAI(api_key="none", base_url=url, http_client=http_client)
+    key = os.environ.get("PEER_KEY", "none")
+    client = import_module("openai").OpenAI(api_key=key, base_url=url, http_client=http_client)
 
     def ask(messages: list[Any]) -> dict[str, Any]:
         if stream:
