@@ -12,6 +12,7 @@ from scripts.documentation.names import (
     find_constructor,
     find_home,
     find_parameters,
+    list_aliases,
     list_fields,
     list_methods,
     list_names,
@@ -65,12 +66,21 @@ def _write_name(name: Name) -> str:
     parts = [f"\n## {name.name}\n\n```python\n{write_signature(name)}\n```\n\n{render_doc(name.doc)}"]
     if isinstance(name.node, ast.ClassDef) and (created := find_constructor(name)):
         parts.append(f"\n{render_doc(created)}")
+    aliases = [f"- {_write_alias(alias)}\n" for alias in list_aliases(name)]
+    if aliases:
+        parts += ["\nTypes in the signatures:\n\n", *aliases]
     fields = list_fields(name)
     if fields:
         parts.append("\nFields:\n\n")
         parts += [_write_field(field) for field in fields]
     parts += [_write_method(name, member) for member in list_methods(name)]
     return "".join(parts)
+
+
+def _write_alias(alias: Name) -> str:
+    assert isinstance(alias.node, ast.Assign)
+    doc = " ".join(alias.doc.split())
+    return f"`{alias.name} = {ast.unparse(alias.node.value)}`" + (f": {doc}" if doc else "")
 
 
 def _write_field(field: Member) -> str:

@@ -51,10 +51,11 @@ class Member(NamedTuple):
     is_property: bool = False
 
 
-def list_packages() -> list[str]:
+@cache
+def list_packages() -> tuple[str, ...]:
     """Return the public packages and modules by name, the top one first."""
     inner = [name for name in dragoman.__all__ if isinstance(getattr(dragoman, name), ModuleType)]
-    return ["dragoman", *sorted(f"dragoman.{name}" for name in (*inner, *MORE_MODULES))]
+    return ("dragoman", *sorted(f"dragoman.{name}" for name in (*inner, *MORE_MODULES)))
 
 
 @cache
@@ -116,6 +117,7 @@ def _names_of(statement: ast.stmt) -> list[str]:
     return [target.id for target in (*targets, *several) if isinstance(target, ast.Name)]
 
 
+@cache
 def locate(package: str, name: str) -> Name:
     """Find the definition of a name that a package exports."""
     home, node, doc = _follow(package, name)
@@ -136,7 +138,7 @@ def _follow(module: str, name: str) -> tuple[str, Node, str]:
             return module, statement, doc
         if isinstance(statement, ast.ImportFrom) and statement.module:
             for alias in statement.names:
-                if (alias.asname or alias.name) == name:
+                if (alias.asname or alias.name) == name and statement.module.startswith("dragoman"):
                     return _follow_import(statement.module, alias.name)
     raise LookupError(f"{module} does not define {name}")
 
@@ -289,6 +291,52 @@ def _list_protocols() -> tuple[dict[str, str], ...]:
         for name in protocols
     ]
     return tuple(docs for docs in found if docs)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Aliases of types.
+
+
+def list_aliases(name: Name) -> list[Name]:
+    """Return the aliases of types that the signatures of a name use and that are not public themselves."""
+    nodes = [name.node, *(member.node for member in list_methods(name))]
+    found: dict[str, Name] = {}
+    for annotation in (each for node in nodes for each in _list_annotations(node)):
+        for part in ast.walk(annotation):
+            if isinstance(part, ast.Name) and part.id not in found:
+                alias = _find_alias(name.home, part.id)
+                if alias is not None:
+                    found[part.id] = alias
+    return [found[each] for each in sorted(found) if each not in _list_all()]
+
+
+@cache
+def _list_all() -> frozenset[str]:
+    return frozenset(name.name for package in list_packages() for name in list_names(package))
+
+
+def _list_annotations(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the annotations of a function, or those of the fields and of the constructor of a class."""
+    if isinstance(node, ast.ClassDef):
+        for statement in node.body:
+            if isinstance(statement, ast.AnnAssign) or getattr(statement, "name", "") == "__init__":
+                yield from _list_annotations(statement)
+    elif isinstance(node, ast.AnnAssign):
+        yield node.annotation
+    elif isinstance(node, Function):
+        places = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg)
+        yield from (place.annotation for place in places if place is not None and place.annotation is not None)
+        if node.returns is not None:
+            yield node.returns
+
+
+def _find_alias(module: str, name: str) -> Name | None:
+    try:
+        found = locate(module, name)
+    except (LookupError, OSError, TypeError):  # a name of Python itself, or of a module without source
+        return None
+    is_ours = found.home.startswith("dragoman") and isinstance(found.node, ast.Assign)
+    return found if is_ours and "TypeVar" not in ast.unparse(found.node) else None
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -85,26 +85,39 @@ def is_output(block: Block, after: Block) -> bool:
     return block.language == "python" and after.language == "text" and not after.title
 
 
+OTHER = "other"
+
+
 def count_blocks() -> dict[str, int]:
-    """Count the blocks of the pages that people wrote, by what is done with them."""
+    """Count the blocks of the pages that people wrote, by what is done with them. Nothing checks the others."""
     counts: Counter[str] = Counter()
     for page in filter(is_written, list_pages()):
-        before = None
+        before = Block("", "", "", 0)
         for block in read_blocks(page):
-            if block.language == "python":
-                counts["Python, run"] += 1
-            elif read_commands(block):
-                counts["commands, run"] += 1
-            elif block.language in CONFIGURATIONS:
-                counts["configuration, read"] += 1
-            elif before is not None and is_output(before, block):
-                counts["output, compared"] += 1
-            elif block.title:
-                counts["files, used"] += 1
-            else:
-                counts[f"other: {block.language or 'no language'}"] += 1
+            counts[_judge(before, block)] += 1
             before = block
-    return dict(counts)
+    return dict(sorted(counts.items(), key=lambda each: (each[0].startswith(OTHER), -each[1])))
+
+
+def _judge(before: Block, block: Block) -> str:
+    if block.language == "python":
+        return "Python, run"
+    if read_commands(block):
+        return "commands, run"
+    if block.language in CONFIGURATIONS:
+        return "configuration, read"
+    if is_output(before, block):
+        return "output, compared"
+    return "files, used" if block.title else f"{OTHER}: {block.language or 'no language'}"
+
+
+def describe_blocks() -> str:
+    """Return the numbers of blocks in one sentence."""
+    counts = count_blocks()
+    checked = [f"{number} {kind}" for kind, number in counts.items() if not kind.startswith(OTHER)]
+    others = {kind.removeprefix(f"{OTHER}: "): number for kind, number in counts.items() if kind.startswith(OTHER)}
+    listed = ", ".join(f"{number} {kind}" for kind, number in others.items())
+    return f"blocks: {'; '.join(checked)}; {sum(others.values())} others that nothing runs ({listed})"
 
 
 # --------------------------------------------------------------------------------------------------------------------

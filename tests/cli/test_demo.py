@@ -110,7 +110,7 @@ def test_the_model_answers_with_tools(dragoman, embedded_model, tmp_path: Path, 
     assert shown["model"] == "smollm2"
     assert [answer["question"] for answer in shown["questions"]] == [
         "What time is it?",
-        "List the files in docs.",
+        "How many files are in docs?",
         "What is 17 * 23?",
         "Hello!",
     ]

@@ -27,6 +27,7 @@ import pytest
 import yaml
 from scripts.documentation.pages import (
     CONFIGURATIONS,
+    OTHER,
     ROOT,
     Block,
     check_links,
@@ -210,7 +211,7 @@ def test_every_link_leads_to_a_file_and_a_heading() -> None:
 def test_most_blocks_are_run_read_or_compared() -> None:
     """`make docs` prints these numbers."""
     counts = count_blocks()
-    others = sum(number for kind, number in counts.items() if kind.startswith("other"))
+    others = sum(number for kind, number in counts.items() if kind.startswith(OTHER))
     assert counts["Python, run"] > 100 and counts["commands, run"] and others < sum(counts.values()) / 3, counts
 
 

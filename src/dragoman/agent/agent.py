@@ -93,6 +93,14 @@ class Agent(Generic[DepsT]):
 
     One agent serves any number of runs at once. It keeps nothing of a run except what it learned of the endpoint.
     `Agent[Deps]` declares the type of `data`, which the tools receive in their context.
+
+    - `model`: `provider:model`, an `Endpoint` or a model of your own. `base_url` and `key` belong to its server.
+    - `tools`: functions, `Tool` values or tools of MCP servers. `tool_mode` and `text_calls` say how they are called.
+    - `mode`, `allow`, `ask`, `deny`: what runs without an approval. `approve` is asked about the rest.
+    - `limits` of a run, `options` of each request, and `fallbacks`: models to use if the first one fails.
+    - `journal` stores runs, `engine` executes them elsewhere, and workers know the agent by its `name`.
+    - `answer`: the form of a structured answer. `hooks` may change what happens, and `listeners` receive the events.
+    - `connection`, `safety`, `context`: values that hold the less common settings.
     """
 
     @known_keywords(_MOVED)
