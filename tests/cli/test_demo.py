@@ -126,7 +126,7 @@ def test_the_model_answers_with_tools(dragoman, embedded_model, tmp_path: Path, 
 @pytest.mark.timeout(400)
 def test_the_tool_of_the_readme_is_called(dragoman, embedded_model, tmp_path: Path, monkeypatch) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    program = readme.partition("```python\n")[2].partition("\nagent = ")[0]
+    program = readme.partition("```python\n")[2].partition("\n\n\nreply = ")[0]
     (tmp_path / "weather.py").write_text(program, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for question in ("Is it warm in Paris?", "What is the weather in Paris?", "How is the weather in Paris today?"):
