@@ -39,7 +39,7 @@ async def follow(client: Client) -> tuple[list[Event], int]:
     return events, retried
 
 
-def sweep(spoken: str, fault: Callable[[], TransportFault | None], step: int = 5) -> list[tuple[int, list[Event], int]]:
+def sweep(spoken: str, fault: Callable[[], TransportFault | None], step: int = 11) -> list[tuple[int, list[Event], int]]:
     data = STREAMS[spoken]
 
     async def run() -> list[tuple[int, list[Event], int]]:
@@ -66,7 +66,7 @@ def is_delivery(event: Event) -> bool:
     "fault", [reset, lambda: None], ids=["4 connection reset at every byte", "5 clean EOF at every byte"]
 )
 # Every fifth byte is enough for every run of the tests; all of them are tried with those that take long.
-@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.full)])
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.full)])
 @pytest.mark.parametrize("spoken", WIRES)
 def test_a_break_at_every_byte(spoken: str, fault: Callable[[], TransportFault | None], step: int) -> None:
     full = read_plainly(spoken, STREAMS[spoken])

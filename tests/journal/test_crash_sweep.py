@@ -115,7 +115,7 @@ def test_a_kill_at_every_write(
     program = Path(crash_program.__file__)
     database = [request.getfixturevalue("postgres").new_database()] if store == "postgres" else []
     # What happens after a second kill does not depend on the store.
-    stride = "0" if database else "5"
+    stride = "0" if database else "9"
     done = subprocess.run(
         [sys.executable, str(program), str(tmp_path), moment, stride, *database],
         capture_output=True,
