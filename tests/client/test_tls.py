@@ -11,10 +11,12 @@ import pytest
 from tests.certificates import make_certificate, server_side
 from tests.client.servers import ASKED, HELLO, QUICK, always, answer, fetch, once, serve, transport
 
+from dragoman.client import detect
 from dragoman.client.client import Client
 from dragoman.client.http import HttpTransport
 from dragoman.client.retry import RequestRetried, Retries
 from dragoman.client.transport import HttpRequest, TransportFault
+from dragoman.errors import ConnectFailed
 from dragoman.events import ReplyFailed
 from dragoman.testing import Upstream
 from dragoman.types import Reply
@@ -82,6 +84,9 @@ def test_a_server_of_the_tests_streams_over_tls(ours: Path) -> None:
 
     with Upstream(["A reply in several pieces."], tls=server_side(ours)) as upstream:
         assert asyncio.run(scene()) == "A reply in several pieces."
+        with pytest.raises(ConnectFailed) as caught:
+            detect(upstream.url)
+    assert "SSL_CERT_FILE" in caught.value.next_step
 
 
 def test_a_client_certificate_is_sent_to_a_server_that_demands_one(ours: Path) -> None:

@@ -36,6 +36,7 @@ from dragoman.errors import ConfigError, ConnectFailed, Unauthorized
 from dragoman.providers import Endpoint, Provider, Registry, normalise_base_url
 from dragoman.providers.provider import holes_of, move
 from dragoman.types import JsonObject
+from dragoman.wire.failures import CONNECTION_HINTS
 
 _TIMEOUTS = Timeouts(connect=3.0, first_byte=5.0, idle=5.0)
 _SECONDS = 20.0
@@ -180,9 +181,8 @@ class _Detection:
         except TransportFault as fault:
             self.tried[name] = fault.code or fault.kind
             if fault.kind in ("unreachable", "insecure") and not self._statuses:
-                raise ConnectFailed(
-                    f"no server answers at {self.url}: {fault.message}", hint="start the server, or check the address"
-                ) from None
+                hint = CONNECTION_HINTS.get(fault.code, "start the server, or check the address")
+                raise ConnectFailed(f"no server answers at {self.url}: {fault.message}", hint=hint) from None
             return None
         self.tried[name] = str(answer.status)
         self._statuses.append(answer.status)

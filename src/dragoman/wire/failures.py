@@ -160,7 +160,7 @@ def status_of(failure: Failure) -> int:
     return failure.status if failure.status is not None and failure.status >= 400 else _STATUS[failure.kind]
 
 
-_CONNECTION_HINTS = {
+CONNECTION_HINTS = {
     "tls": "check the address; if your company signs certificates itself, name the file of its CA in SSL_CERT_FILE",
     "proxy": "check the proxy in HTTPS_PROXY or HTTP_PROXY, or name the host in NO_PROXY",
 }
@@ -174,7 +174,7 @@ def as_error(failure: Failure) -> DragomanError:
     if failure.kind == "timed_out":
         return TimedOut(message)
     if failure.kind in ("unreachable", "insecure"):
-        return ConnectFailed(message, hint=_CONNECTION_HINTS.get(failure.code or ""))
+        return ConnectFailed(message, hint=CONNECTION_HINTS.get(failure.code or ""))
     if failure.kind in ("broken_protocol", "too_large"):
         return ProtocolError(message, raw=failure.body if isinstance(failure.body, str) else "")
     return _ERRORS[failure.kind](message, status=failure.status, body=failure.body)
