@@ -1,7 +1,7 @@
 """One conversation over several providers: each question goes to the next one, which sees all calls and results so far.
 
 python examples/multi_provider.py                                    (three scripted models, each with another wire)
-python examples/multi_provider.py ollama:qwen3 anthropic:claude-sonnet-4-5 gemini:gemini-2.5-flash
+python examples/multi_provider.py ollama:qwen3 anthropic:claude-sonnet-5-5 gemini:gemini-2.5-flash
 """
 
 import sys
