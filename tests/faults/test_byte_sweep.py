@@ -39,7 +39,9 @@ async def follow(client: Client) -> tuple[list[Event], int]:
     return events, retried
 
 
-def sweep(spoken: str, fault: Callable[[], TransportFault | None], step: int = 11) -> list[tuple[int, list[Event], int]]:
+def sweep(
+    spoken: str, fault: Callable[[], TransportFault | None], step: int = 11
+) -> list[tuple[int, list[Event], int]]:
     data = STREAMS[spoken]
 
     async def run() -> list[tuple[int, list[Event], int]]:

@@ -423,6 +423,8 @@ def _read_text(text: str, position: int, tool: Tool, closers: Closers, tag: str)
 _between = re.compile(r"[ \t]*[,;&]?[ \t]*(?:\r?\n[ \t]*(?:[-*][ \t]+)?)?").match
 _scalar = re.compile(r"(?:-?\d[\d.eE+\-]*|true|false|null|None|True|False)(?=[\s,;&\]\)}<|]|\Z)").match
 _BARE_END = re.compile(r"[\n<]")
+_line_mark = re.compile(r"[ \t]*([|｜]|([@!$%:#~*=|｜])\2+)").match
+"""Matches the sigil at the beginning of a line that may be repeated at its end."""
 
 
 def read_pairs(text: str, position: int, tool: Tool) -> Arguments | None:
@@ -480,6 +482,10 @@ def _bare_end(text: str, start: int, tool: Tool, key: str) -> int:
     if following is not None:
         return following.start()
     line = text[start:end].rstrip()
+    mark = _line_mark(text, text.rfind("\n", 0, start) + 1)
+    if mark is not None and line.endswith(mark[1]):
+        # @@NAME key=value@@: what is before the name is after the value, too.
+        return start + len(line.removesuffix(mark[1]).rstrip())
     closed = line.rstrip("])}|;, ")
     return start + (len(closed) if _is_unbalanced(line) else len(line))
 

@@ -66,7 +66,7 @@ match_label = re.compile(
 ).match
 _heading = re.compile(rf"(?:#{{1,6}}|[-*]|\*{{2,3}})[ \t]*(?=(?:{ANY_LABEL})\b)|\*{{2,3}}(?=\w)").match
 """Matches the markup of a heading, a list or bold text before a label, at the beginning of a message."""
-_doubled = re.compile(rf"(?:%{{2,3}}|:{{2,3}})[ \t]*(?=(?:{ANY_LABEL})\b)|%{{2,3}}").match
+_doubled = re.compile(r"(?:%{2,3}|:{2,3})[ \t]*").match
 _bracket_word = re.compile(r"[A-Za-z_]{2,20}:?[ \t]+").match
 _blank = re.compile(r"[ \t\r]*(?:\n[ \t\r]*){0,2}").match
 _token = re.compile(r"<[|｜][^|｜<>\n]{1,60}[|｜]>").match
@@ -605,6 +605,7 @@ _closers = re.compile(
     | <{{2,3}}\[?/?(?:END|end|/)[\w\- ]{{1,40}}\]?>{{2,3}}
     | \[{{1,2}}/[\w\- ]{{1,40}}\]{{1,2}} | \{{\{{/[\w\- ]{{1,40}}\}}\}}
     | (%%|::)/?[\w\- ]{{1,40}}(?:%%|::)?(?=\s|\Z)
+    | ([@!$%:\#~=])\3+(?=\s|\Z)
     | [\])}}>|;] | (?<=[\]\)}}])`(?!`)
     )""",
     re.VERBOSE,
