@@ -14,11 +14,12 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-TOP_PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+TOP_PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "reporting.md"}
 """Files at the top of the repository that are pages of the site too."""
 
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
 _ITEM = re.compile(r"^([-*]|\d+\.) +")
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]*)\]\((?P<target>[^()\s]+)\)")
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
@@ -70,12 +71,23 @@ def _find_title(docs: Path, page: str) -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages from the top of the repository. Their links begin at the top."""
+    """Add the pages from the top of the repository."""
     top = Path(config.config_file_path).parent
     for name, page in TOP_PAGES.items():
-        text = (top / name).read_text(encoding="utf-8").replace("](docs/", "](")
-        files.append(File.generated(config, page, content=text))
+        text = (top / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=_LINK.sub(_move_link, text)))
     return files
+
+
+def _move_link(found: re.Match[str]) -> str:
+    """Return a link of a file at the top as a link of the site. A link to a file that is no page becomes its text."""
+    text, target = found["text"], found["target"]
+    name, mark, anchor = target.partition("#")
+    if not name or ":" in name:
+        return found[0]
+    if name.startswith("docs/"):
+        return f"[{text}]({target.removeprefix('docs/')})"
+    return f"[{text}]({TOP_PAGES[name]}{mark}{anchor})" if name in TOP_PAGES else text
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
