@@ -110,6 +110,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return indent_lists(markdown)
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show an escaped bar in the code of a table as GitHub does, without the backslash."""
+    return re.sub(r"<td.*?</td>", lambda found: found[0].replace("\\|", "|"), html, flags=re.DOTALL)
+
+
 def indent_lists(markdown: str) -> str:
     """Indent what belongs to an item of a list by four spaces, which Python-Markdown needs; GitHub accepts two."""
     lines, fence, added = [], "", 0
