@@ -180,7 +180,8 @@ def _shorten(names: list[str], most: int = 6) -> str:
 
 def write_quirks() -> str:
     meanings, known = quirk_meanings(), Registry.default()
-    holders = [(row.name, [row.quirks, *row.wire_quirks.values()]) for row in (*known.rows.values(), *known.profiles)]
+    listed: list[Provider | Profile] = [*known.rows.values(), *known.profiles]
+    holders = [(row.name, [row.quirks, *row.wire_quirks.values()]) for row in listed]
     lines = []
     for name, default in quirk_defaults().items():
         users = sorted({holder for holder, sets in holders if any(name in quirks for quirks in sets)})
