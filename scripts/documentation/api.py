@@ -196,7 +196,7 @@ def _wrap_union(shown: str) -> str:
 def render_doc(doc: str) -> str:
     """Return a docstring as Markdown. Drawings and indented text become blocks of code."""
     paragraphs = doc.split("\n\n")
-    shown = []
+    shown: list[str] = []
     for paragraph in paragraphs:
         is_code = all(line.startswith("    ") for line in paragraph.split("\n"))
         if is_code and shown and shown[-1].endswith("```"):

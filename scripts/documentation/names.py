@@ -54,7 +54,8 @@ class Member(NamedTuple):
 @cache
 def list_packages() -> tuple[str, ...]:
     """Return the public packages and modules by name, the top one first."""
-    inner = [name for name in dragoman.__all__ if isinstance(getattr(dragoman, name), ModuleType)]
+    exported: list[str] = dragoman.__all__  # type: ignore[attr-defined]
+    inner = [name for name in exported if isinstance(getattr(dragoman, name), ModuleType)]
     return ("dragoman", *sorted(f"dragoman.{name}" for name in (*inner, *MORE_MODULES)))
 
 
@@ -376,8 +377,8 @@ def _describe(name: Name) -> Iterator[str]:
     else:
         yield full + (f"({write_names(parameters)})" if parameters else "")
     for member in list_methods(name):
-        is_method = not member.is_property and not isinstance(member.node, ast.AnnAssign)
-        yield f"{full}.{member.name}" + (f"({write_names(member.node.args)})" if is_method else "")
+        ending = f"({write_names(member.node.args)})" if isinstance(member.node, Function) else ""
+        yield f"{full}.{member.name}" + ("" if member.is_property else ending)
 
 
 def write_names(arguments: ast.arguments) -> str:

@@ -8,26 +8,32 @@ from __future__ import annotations
 import fnmatch
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
+if TYPE_CHECKING:  # the tests read this file without mkdocs
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
-TOP_PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+TOP_PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "reporting.md"}
 """Files at the top of the repository that are pages of the site too."""
 
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
 _ITEM = re.compile(r"^([-*]|\d+\.) +")
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]*)\]\((?P<target>[^()\s]+)\)")
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
 def on_config(config: MkDocsConfig) -> None:
+    """Set the navigation."""
+    config.nav = make_navigation(Path(config.docs_dir), config.extra["sections"])
+
+
+def make_navigation(docs: Path, sections: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Make the navigation from the sections in `mkdocs.yml` and from the folders."""
-    docs = Path(config.docs_dir)
-    nav = [(section["title"], _list_entries(docs, section)) for section in config.extra["sections"]]
+    nav = [(section["title"], _list_entries(docs, section)) for section in sections]
     # A section of one page is a link to that page.
-    config.nav = [{title: entries[0] if len(entries) == 1 else entries} for title, entries in nav if entries]
+    return [{title: entries[0] if len(entries) == 1 else entries} for title, entries in nav if entries]
 
 
 def _list_entries(docs: Path, section: dict[str, Any]) -> list[Any]:
@@ -70,12 +76,30 @@ def _find_title(docs: Path, page: str) -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages from the top of the repository. Their links begin at the top."""
+    """Add the pages from the top of the repository."""
+    from mkdocs.structure.files import File
+
     top = Path(config.config_file_path).parent
     for name, page in TOP_PAGES.items():
-        text = (top / name).read_text(encoding="utf-8").replace("](docs/", "](")
-        files.append(File.generated(config, page, content=text))
+        text = (top / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=move_links(text)))
     return files
+
+
+def move_links(text: str) -> str:
+    """Return the text of a file at the top of the repository with links as the site needs them."""
+    return _LINK.sub(_move_link, text)
+
+
+def _move_link(found: re.Match[str]) -> str:
+    """Return a link of a file at the top as a link of the site. A link to a file that is no page becomes its text."""
+    text, target = found["text"], found["target"]
+    name, mark, anchor = target.partition("#")
+    if not name or ":" in name:
+        return found[0]
+    if name.startswith("docs/"):
+        return f"[{text}]({target.removeprefix('docs/')})"
+    return f"[{text}]({TOP_PAGES[name]}{mark}{anchor})" if name in TOP_PAGES else text
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -84,6 +108,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         markdown = re.sub(rf"\]\(((?:\.\./)*)\.\./{re.escape(name)}", rf"](\1{target}", markdown)
     markdown = re.sub(r"\]\(((?:\.\./)*\w+/)\)", r"](\1index.md)", markdown)
     return indent_lists(markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show an escaped bar in the code of a table as GitHub does, without the backslash."""
+    return re.sub(r"<td.*?</td>", lambda found: found[0].replace("\\|", "|"), html, flags=re.DOTALL)
 
 
 def indent_lists(markdown: str) -> str:

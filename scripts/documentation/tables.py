@@ -150,7 +150,8 @@ def write_providers() -> str:
             table = write_table("provider|address|key|wires|native calls|text format", map(_describe_provider, found))
             parts.append(f"\n## {title[0].upper()}{title[1:]}\n\n{table}")
     families = write_table(
-        "family|names that begin with|native calls|text format|notes", map(_describe_family, known.profiles)
+        "family|regular expression for the beginning of the name|native calls|text format|notes",
+        map(_describe_family, known.profiles),
     )
     parts.append(f"\n## Model families\n\nThe first row that matches the name of a model applies.\n\n{families}")
     return "".join(parts)
@@ -179,7 +180,8 @@ def _shorten(names: list[str], most: int = 6) -> str:
 
 def write_quirks() -> str:
     meanings, known = quirk_meanings(), Registry.default()
-    holders = [(row.name, [row.quirks, *row.wire_quirks.values()]) for row in (*known.rows.values(), *known.profiles)]
+    listed: list[Provider | Profile] = [*known.rows.values(), *known.profiles]
+    holders = [(row.name, [row.quirks, *row.wire_quirks.values()]) for row in listed]
     lines = []
     for name, default in quirk_defaults().items():
         users = sorted({holder for holder, sets in holders if any(name in quirks for quirks in sets)})
@@ -243,8 +245,8 @@ def _list_errors() -> Iterator[tuple[str, str, str]]:
     listed = {DragomanError: None} | dict.fromkeys(_list_subclasses(DragomanError))
     for error in sorted(listed, key=lambda each: (each.__module__ != "dragoman.errors", each.__module__)):
         if not error.__name__.startswith("_") and not error.__module__.startswith("dragoman.cli"):
-            place = error.__module__.removeprefix("dragoman.").removeprefix("errors")
-            name = f"{place}.{error.__name__}".lstrip(".")
+            home = find_home(locate(error.__module__, error.__name__)).removeprefix("dragoman.")
+            name = error.__name__ if home == "errors" else f"{home}.{error.__name__}"
             yield f"`{name}`", summarise(error.__doc__ or ""), error.hint
 
 
