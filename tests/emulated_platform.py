@@ -97,6 +97,8 @@ def _load_dependencies() -> None:
 
 
 def _remove(absent: dict[ModuleType, str]) -> None:
+    # Since 3.13. It uses `sched_getaffinity` where the interpreter was built with it.
+    os.process_cpu_count = os.cpu_count  # type: ignore[attr-defined]
     for module, names in absent.items():
         for name in _there(module, names.split()):
             delattr(module, name)

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,9 +78,14 @@ def test_names_of_models_resolve_or_are_suggested(dragoman: Any, home: Path) -> 
 # ---- what is left behind, and what is resumed ------------------------------------------------------------------------
 
 
-def test_a_missing_key_leaves_no_run_behind(dragoman: Any, home: Path) -> None:
+def test_a_missing_key_or_package_leaves_no_run_behind(
+    dragoman: Any, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = dragoman("run", "hi", "-m", "openai:gpt-5", "--session", "trip")
     assert done.code == 2 and "give the key with --key @FILE" in done.err
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    done = dragoman("run", "hi", "-m", "local", "--session", "trip")
+    assert done.code == 2 and 'pip install "dragoman[local]"' in done.err
     assert dragoman("sessions", "list", "--json").data == []
     assert "there is no unfinished run" in dragoman("run", "--resume").err
 

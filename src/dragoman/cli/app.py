@@ -24,7 +24,7 @@ from dragoman.errors import DragomanError
 USAGE_ERROR = 2
 _WIDE, _NARROWEST, _NARROW_COLUMN = 60, 24, 9
 
-_HELP = """Find, repair and validate the tool calls of models, and convert them between providers.
+_HELP = """Find, repair, check and run the tool calls of language models, with any provider.
 
 \b
 Examples:
@@ -142,34 +142,47 @@ class _HelpContext(typer.Context):
 
 
 # `--help` and completion list the commands in this order, without loading them.
-COMMANDS = (
-    CommandRow("chat", "dragoman.cli.chat", "Chat with a model that has tools."),
-    CommandRow("convert", "dragoman.cli.convert", "Convert a request to another provider."),
-    CommandRow("demo", "dragoman.cli.demo", "Run a demonstration with a real model."),
-    CommandRow("doctor", "dragoman.cli.doctor", "Test what an endpoint supports."),
-    CommandRow("formats", "dragoman.cli.formats", "List the formats, or show one."),
-    CommandRow("keys", "dragoman.cli.keys", "Show which keys of providers are found, and where."),
-    CommandRow("launch", "dragoman.cli.launch", "Start an agent program with a gateway."),
-    CommandRow("mcp", "dragoman.cli.mcp", "Add, test and remove MCP servers, and log in."),
-    CommandRow("models", "dragoman.cli.models", "List the models of a provider or a server."),
-    CommandRow("parse", "dragoman.cli.parse", "Show the calls in a model's text."),
-    CommandRow("prompts", "dragoman.cli.prompts", "List the saved prompts, or show one."),
-    CommandRow("providers", "dragoman.cli.providers", "List the providers, or show one."),
-    CommandRow("run", "dragoman.cli.run", "Run a task with a model and tools."),
-    CommandRow("scrub", "dragoman.cli.scrub", "Hide the secrets of a text."),
-    CommandRow("serve", "dragoman.cli.serve", "Serve a gateway with working tool calls."),
-    CommandRow("approvals", "dragoman.cli.approvals", "List and answer pending approvals."),
-    CommandRow("audit", "dragoman.cli.audit", "Verify and show the audit log."),
-    CommandRow("batch", "dragoman.cli.batch", "Run the tasks of a file, thousands if need be."),
-    CommandRow("cancel", "dragoman.cli.submissions", "Cancel submitted runs.", "cancel_app"),
-    CommandRow("config", "dragoman.cli.config", "Show the settings, or write a settings file."),
-    CommandRow("sessions", "dragoman.cli.sessions", "Search, show, fork, export and delete sessions."),
-    CommandRow("logs", "dragoman.cli.submissions", "Show what a run did, and follow it.", "logs_app"),
-    CommandRow("model", "dragoman.cli.model", "Manage models that run in this process."),
-    CommandRow("status", "dragoman.cli.submissions", "Show submitted runs and workers.", "status_app"),
-    CommandRow("submit", "dragoman.cli.submissions", "Submit a task to the workers of an agent.", "submit_app"),
-    CommandRow("worker", "dragoman.cli.worker", "Execute the submitted runs of agents."),
-)
+GROUPS: dict[str, tuple[CommandRow, ...]] = {
+    "Models and tools": (
+        CommandRow("run", "dragoman.cli.run", "Run a task with a model and tools."),
+        CommandRow("chat", "dragoman.cli.chat", "Chat with a model that has tools."),
+        CommandRow("demo", "dragoman.cli.demo", "Run a demonstration with a real model."),
+        CommandRow("batch", "dragoman.cli.batch", "Run the tasks of a file, thousands if need be."),
+    ),
+    "Gateway": (
+        CommandRow("serve", "dragoman.cli.serve", "Serve a gateway with working tool calls."),
+        CommandRow("launch", "dragoman.cli.launch", "Start an agent program with a gateway."),
+    ),
+    "Text and requests": (
+        CommandRow("parse", "dragoman.cli.parse", "Show the calls in a model's text."),
+        CommandRow("formats", "dragoman.cli.formats", "List the formats, or show one."),
+        CommandRow("convert", "dragoman.cli.convert", "Convert a request to another provider."),
+        CommandRow("scrub", "dragoman.cli.scrub", "Hide the secrets of a text."),
+    ),
+    "Endpoints and settings": (
+        CommandRow("doctor", "dragoman.cli.doctor", "Test what an endpoint supports."),
+        CommandRow("providers", "dragoman.cli.providers", "List the providers, or show one."),
+        CommandRow("models", "dragoman.cli.models", "List the models of a provider or a server."),
+        CommandRow("model", "dragoman.cli.model", "Manage models that run in this process."),
+        CommandRow("keys", "dragoman.cli.keys", "Show which keys of providers are found, and where."),
+        CommandRow("mcp", "dragoman.cli.mcp", "Add, test and remove MCP servers, and log in."),
+        CommandRow("prompts", "dragoman.cli.prompts", "List the saved prompts, or show one."),
+        CommandRow("config", "dragoman.cli.config", "Show the settings, or write a settings file."),
+    ),
+    "Runs and approvals": (
+        CommandRow("sessions", "dragoman.cli.sessions", "Search, show, fork, export and delete sessions."),
+        CommandRow("approvals", "dragoman.cli.approvals", "List and answer pending approvals."),
+        CommandRow("audit", "dragoman.cli.audit", "Verify and show the audit log."),
+    ),
+    "Workers": (
+        CommandRow("worker", "dragoman.cli.worker", "Execute the submitted runs of agents."),
+        CommandRow("submit", "dragoman.cli.submissions", "Submit a task to the workers of an agent.", "submit_app"),
+        CommandRow("status", "dragoman.cli.submissions", "Show submitted runs and workers.", "status_app"),
+        CommandRow("logs", "dragoman.cli.submissions", "Show what a run did, and follow it.", "logs_app"),
+        CommandRow("cancel", "dragoman.cli.submissions", "Cancel submitted runs.", "cancel_app"),
+    ),
+}
+COMMANDS = tuple(row for rows in GROUPS.values() for row in rows)
 
 
 class LazyGroup(PlainGroup):
@@ -184,6 +197,12 @@ class LazyGroup(PlainGroup):
         super().__init__(**settings)
         for row in COMMANDS:
             self.add_command(TyperCommand(row.name, short_help=row.short_help))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        widest = max(len(row.name) for row in COMMANDS)
+        for title, rows in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(row.name.ljust(widest), row.short_help) for row in rows])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, placeholder, rest = super().resolve_command(ctx, args)

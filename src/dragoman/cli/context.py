@@ -171,8 +171,14 @@ class SafetySetup:
         """The built-in tools that the settings name. This also connects to the MCP servers."""
         config = self._config
         found: list[Tool] = []
+        is_embedded = re.split("[:/]", model)[0] == _EMBEDDED_PROVIDER
+        if is_embedded:
+            from dragoman.local.engine import import_llama
+
+            # If it is not installed, no run begins that could be resumed.
+            import_llama()
         # The embedded model is too small to choose among thirteen tools. They are offered if the user names them.
-        is_too_small = re.split("[:/]", model)[0] == _EMBEDDED_PROVIDER and config.origin("builtin").kind == "default"
+        is_too_small = is_embedded and config.origin("builtin").kind == "default"
         if config["builtin"] and not is_too_small:
             from dragoman.builtin import missing_tools, toolbox
 
