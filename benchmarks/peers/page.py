@@ -11,6 +11,7 @@ from benchmarks.peers.adapters.parser_jobs import BULK
 from benchmarks.peers.odd_outputs import GOOD, MEANINGS
 from benchmarks.peers.parsers import GROWTH_LIMIT
 from benchmarks.peers.rows import OURS
+from benchmarks.peers.summary import write_summary
 from benchmarks.peers.tables import bullet, dated, not_measured, ratio, short, table, versions, wrap
 from benchmarks.support.gateway_parts import CHUNKS
 
@@ -34,7 +35,7 @@ score of quality. Releases of the others may have changed since the date of the 
 def write(results: dict[str, Group]) -> Files:
     """The page and its pictures, by their path below `docs/`."""
     files: Files = {}
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION, write_summary(results)]
     for name, section in SECTIONS.items():
         if name in results:
             text, pictures = section(results[name])
@@ -218,7 +219,8 @@ def write_parsers(group: Group) -> tuple[str, Files]:
 - **damaged**: broken JSON in arguments, or a missing or doubled wrapper, where every value is readable. vLLM and SGLang
   repair nothing by design: they pass on what the model wrote, and leave it to the client.
 - **no call to make**: a call that is cut off inside a value, or a sentence that mentions the markers.
-- **streamed = whole**: the same calls and text, one token at a time and {BULK} tokens at a time.
+- **streamed = whole**: the same calls and text, one token at a time: of the well-formed rows, and of all rows. All rows
+  also with {BULK} tokens at a time, as speculative decoding sends them.
 - **unreadable**: calls whose arguments are no JSON, whole or streamed. **raised**: exceptions of the parser.
 - Times are CPU time on the well-formed rows, relative to dragoman with the name of the format.
 
@@ -291,11 +293,14 @@ def _calls_table(figures: Group) -> str:
     ours = sides[OURS]
     kinds = [kind for kind in KINDS if kind in ours["right"]]
     heads = ["", *(KINDS[kind] for kind in kinds)]
-    heads += ["streamed = whole", f"{BULK} at a time", "unreadable", "raised", "time, response", "time, token"]
+    heads += ["streamed = whole, well-formed", "all rows", f"{BULK} at a time", "unreadable", "raised"]
+    heads += ["time, response", "time, token"]
     rows = []
     for name, side in sides.items():
         counts = [f"{side['right'][kind]['right']} / {side['right'][kind]['rows']}" for kind in kinds]
-        same = [_percent(side["same"].get(mode), side["rows"]) for mode in ("streamed", "bulk")]
+        whole = side["right"]["well-formed"]["rows"]
+        same = [_percent(side["same"].get("streamed, well-formed"), whole)]
+        same += [_percent(side["same"].get(mode), side["rows"]) for mode in ("streamed", "bulk")]
         costs = [ratio(side.get(key), ours.get(key)) for key in ("whole_us", "piece_us")]
         rows.append([name, *counts, *same, side["unreadable"], side["raised"], *costs])
     left_out = figures["foreign"]
