@@ -18,6 +18,7 @@ import os
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.peers import gateways, loops, page, parsers, scanners
 from benchmarks.peers.progress import Progress
 from benchmarks.peers.rows import ROOT
-from benchmarks.support.environments import Environments, Unavailable, cache_folder
+from benchmarks.support.environments import Environments, cache_folder
 
 Measure = Callable[..., dict[str, Any]]
 GROUPS: dict[str, Measure] = {
@@ -59,8 +60,10 @@ def measure_groups(names: list[str], folder: Path, *, quick: bool) -> dict[str, 
         started = time.monotonic()
         try:
             result = GROUPS[name](environments, progress, quick=quick)
-        except Unavailable as reason:
-            progress.finish(f"{name}: not measured: {reason}")
+        except Exception as error:
+            # The other groups have taken minutes; they are not lost with this one.
+            traceback.print_exception(error)
+            progress.finish(f"{name}: not measured: {type(error).__name__}: {error}")
             continue
         seconds = time.monotonic() - started
         progress.finish(f"{name}: {seconds:.0f} s")
@@ -136,7 +139,7 @@ def main() -> int:
         write_whole(RESULTS, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         write_page(results)
         print(f"wrote {page.PAGE} and {RESULTS.relative_to(ROOT)}", file=sys.stderr)
-    return 0
+    return 0 if len(found) == len(given.groups or GROUPS) else 1
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from benchmarks.peers.adapters.parser_jobs import BULK
 from benchmarks.peers.odd_outputs import GOOD, MEANINGS
 from benchmarks.peers.parsers import GROWTH_LIMIT
 from benchmarks.peers.rows import OURS
-from benchmarks.peers.tables import dated, not_measured, ratio, short, table, versions, wrap
+from benchmarks.peers.summary import write_summary
+from benchmarks.peers.tables import bullet, dated, not_measured, ratio, short, table, versions, wrap
 from benchmarks.support.gateway_parts import CHUNKS
 
 PAGE = "docs/benchmarks.md"
@@ -23,8 +24,8 @@ INTRODUCTION = """# Benchmarks
 
 This page compares dragoman with other programs that do a part of the same work. `make bench-peers` installs the others
 into environments of their own, measures all of them in one run, and writes this page. Times are ratios within one run,
-because absolute times depend on the machine. Each program is set up as its documentation recommends; the tables name
-the settings. Where dragoman is slower, or does less, the first lines of the section say so.
+because absolute times depend on the machine: x 2 means twice as much. Each program is set up as its documentation
+recommends; the sections name the settings. Where dragoman is slower, or does less, the first lines of a section say so.
 
 We chose the tests, and we know where dragoman is good: read the tables of behaviour as a list of cases, and not as a
 score of quality. Releases of the others may have changed since the date of the run.
@@ -34,7 +35,7 @@ score of quality. Releases of the others may have changed since the date of the 
 def write(results: dict[str, Group]) -> Files:
     """The page and its pictures, by their path below `docs/`."""
     files: Files = {}
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION, write_summary(results)]
     for name, section in SECTIONS.items():
         if name in results:
             text, pictures = section(results[name])
@@ -107,8 +108,8 @@ client. A cold start is a fresh process that imports the library, makes an agent
 ### Odd outputs
 
 The host sends one odd reply, and then an answer as soon as the model is sent anything new. Every cell is decided by a
-program: from the arguments that reached the tool, from what the host was sent next, and from the exception. Two words
-are a whole reply and a streamed one.
+program: from the arguments that reached the tool, from what the host was sent next, and from the exception. Where a
+whole reply and a streamed one end differently, the cell has both, the whole one first.
 
 {_meanings()}
 
@@ -125,7 +126,7 @@ finish reason `length` may run is a matter of policy; dragoman does not run it.
 
 
 def _meanings() -> str:
-    return "\n".join(f"- **{word}**: {meaning}." for word, meaning in MEANINGS.items())
+    return "\n".join(bullet(f"**{word}**: {meaning}.") for word, meaning in MEANINGS.items())
 
 
 def _where_loops_lose(rows: dict[str, Group], odd: list[Group]) -> str:
@@ -218,7 +219,8 @@ def write_parsers(group: Group) -> tuple[str, Files]:
 - **damaged**: broken JSON in arguments, or a missing or doubled wrapper, where every value is readable. vLLM and SGLang
   repair nothing by design: they pass on what the model wrote, and leave it to the client.
 - **no call to make**: a call that is cut off inside a value, or a sentence that mentions the markers.
-- **streamed = whole**: the same calls and text, one token at a time and {BULK} tokens at a time.
+- **streamed = whole**: the same calls and text, one token at a time: of the well-formed rows, and of all rows. All rows
+  also with {BULK} tokens at a time, as speculative decoding sends them.
 - **unreadable**: calls whose arguments are no JSON, whole or streamed. **raised**: exceptions of the parser.
 - Times are CPU time on the well-formed rows, relative to dragoman with the name of the format.
 
@@ -227,7 +229,8 @@ def write_parsers(group: Group) -> tuple[str, Files]:
 ### Growth
 
 CPU time per token of one call with a long string. A parser that looks at everything again with each token gets slower
-the longer the call is. A star marks a stream that was ended after {GROWTH_LIMIT:.0f} seconds.
+the longer the call is. A star marks a stream that was ended after {GROWTH_LIMIT:.0f} seconds. The servers also build
+the objects that they send to the client; dragoman's events stand for those.
 
 {_growth_table(growth)}
 
@@ -242,7 +245,7 @@ because the rest of the value is unknown; json-repair and BAML complete such tex
 
 {_settings(rows)}
 """
-    return text, {"growth.svg": plots.lines("CPU time per token of one long call", series, "tokens in the call", "us")}
+    return text, {"growth.svg": plots.lines("CPU time per token of one long call", series, "tokens in the call", "µs")}
 
 
 def _about_rows(left_out: str) -> str:
@@ -255,7 +258,8 @@ def _about_rows(left_out: str) -> str:
         return f"{said} A second data set, recorded vectors, was not measured: {left_out}."
     return (
         f"{said} The recorded vectors come from the test suites of eight parsers, vLLM's and SGLang's among them. They "
-        "are not a part of the repository."
+        "are not a part of the repository. dragoman was developed with them, too: none of these figures is one on "
+        "unseen data."
     )
 
 
@@ -288,12 +292,15 @@ def _calls_table(figures: Group) -> str:
     sides: dict[str, Group] = figures["sides"]
     ours = sides[OURS]
     kinds = [kind for kind in KINDS if kind in ours["right"]]
-    heads = [figures["other"], *(KINDS[kind] for kind in kinds)]
-    heads += ["streamed = whole", f"{BULK} at a time", "unreadable", "raised", "time, response", "time, token"]
+    heads = ["", *(KINDS[kind] for kind in kinds)]
+    heads += ["streamed = whole, well-formed", "all rows", f"{BULK} at a time", "unreadable", "raised"]
+    heads += ["time, response", "time, token"]
     rows = []
     for name, side in sides.items():
         counts = [f"{side['right'][kind]['right']} / {side['right'][kind]['rows']}" for kind in kinds]
-        same = [_percent(side["same"].get(mode), side["rows"]) for mode in ("streamed", "bulk")]
+        whole = side["right"]["well-formed"]["rows"]
+        same = [_percent(side["same"].get("streamed, well-formed"), whole)]
+        same += [_percent(side["same"].get(mode), side["rows"]) for mode in ("streamed", "bulk")]
         costs = [ratio(side.get(key), ours.get(key)) for key in ("whole_us", "piece_us")]
         rows.append([name, *counts, *same, side["unreadable"], side["raised"], *costs])
     left_out = figures["foreign"]
@@ -314,7 +321,7 @@ def _growth_table(growth: list[Group]) -> str:
     for each in growth:
         points = each["points"]
         cells = [
-            f"{short(point['us'])} us{'' if point['done'] == point['pieces'] else ' *'}" if "us" in point else "-"
+            f"{short(point['us'])} µs{'' if point['done'] == point['pieces'] else ' *'}" if "us" in point else "-"
             for point in points
         ]
         rows.append([each["format"], each["side"], *cells, ratio(points[-1].get("us"), points[0].get("us"))])
@@ -337,7 +344,7 @@ def _json_table(figures: Group) -> str:
 
 
 def _settings(rows: dict[str, Group]) -> str:
-    return "\n".join(f"- {name}: {row['settings']}." for name, row in rows.items())
+    return "\n".join(bullet(f"{name}: {row['settings']}.") for name, row in rows.items())
 
 
 def _join_blocks(texts: Iterable[str]) -> str:
@@ -361,7 +368,7 @@ def write_gateways(group: Group) -> tuple[str, Files]:
     }
     text = f"""## Gateways
 
-{wrap(_where_gateways_lose(costs))}
+{wrap(f"{_where_gateways_lose(costs)} {_left_behind(group['odd'])}")}
 
 {dated(group)}
 
@@ -381,13 +388,21 @@ adds. CPU is that of all processes in between.
 
 ### Odd outputs through a gateway
 
-The client is the plain loop over the openai client of the first section. The words mean the same as there.
+The client is the plain loop over the openai client of the first section. The words mean the same as there. A gateway
+cannot run tools or raise exceptions in the client. If a call was cut off, dragoman replaces it by words that say so,
+and keeps the finish reason `length`; a plain loop that looks at neither takes the words for the answer.
 
 {_odd_table(group["odd"])}
 
 {_odd_counts(group["odd"])}
 """
     return text, {"gateways.svg": plots.bars("CPU time of a whole request (ms)", alone, [OURS], " ms")}
+
+
+def _left_behind(odd: list[Group]) -> str:
+    """The odd outputs that end badly even with us in between."""
+    bad = [row["title"] for row in odd if any(c["verdict"] not in GOOD for c in row["verdicts"].get(OURS, {}).values())]
+    return f"Odd outputs that still end badly in a plain client behind dragoman: {'; '.join(bad)}." if bad else ""
 
 
 def _where_gateways_lose(costs: list[Group]) -> str:
@@ -453,7 +468,7 @@ lines, and were made to look through repositories, not to redact streams. **Foun
 reported; **removed** means that no more than a third of a secret can be read after the reported values are taken out. A
 false alarm is a report, or a change, in a text without secrets. dragoman's tests contain our own rows, so its own
 figures there say nothing."""
-SETS = {"own": "our own rows", "recorded": "labelled snippets"}
+SETS = {"own": "our own rows", "recorded": "the labelled snippets"}
 
 
 def write_scanners(group: Group) -> tuple[str, Files]:
@@ -475,7 +490,7 @@ def write_scanners(group: Group) -> tuple[str, Files]:
     left_out = (
         f" A second data set was not measured: {group['snippets']}."
         if group["snippets"]
-        else (" The labelled snippets are not a part of the repository.")
+        else (" The labelled snippets are not a part of the repository; dragoman was developed with them, too.")
     )
     shown = {name: row["seconds_per_mb"] for name, row in measured.items() if "seconds_per_mb" in row}
     text = f"""## Secret scanners
@@ -505,14 +520,14 @@ def _where_scanners_lose(rows: dict[str, Group], sets: list[str]) -> str:
         alarms = ours[kind]["alarms"]
         if missed or alarms:
             said.append(
-                f"In the {SETS[kind].removeprefix('our ')}, dragoman misses {missed} of {ours[kind]['secrets']} and "
+                f"In {SETS[kind]}, dragoman misses {missed} of {ours[kind]['secrets']} and "
                 f"has {alarms} false alarms in {ours[kind]['harmless']} texts."
             )
         for name, row in rows.items():
             if name != OURS and row[kind]["found"] > ours[kind]["found"]:
-                said.append(f"{name} finds more of the {SETS[kind].removeprefix('our ')}.")
+                said.append(f"{name} finds more in {SETS[kind]}.")
             if name != OURS and row[kind]["alarms"] < ours[kind]["alarms"]:
-                said.append(f"{name} has fewer false alarms in the {SETS[kind].removeprefix('our ')}.")
+                said.append(f"{name} has fewer false alarms in {SETS[kind]}.")
     faster = [n for n, row in rows.items() if row.get("seconds_per_mb", 1e9) < ours.get("seconds_per_mb", 0)]
     if faster:
         said.append(f"{' and '.join(faster)} need less time.")

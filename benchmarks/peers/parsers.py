@@ -182,6 +182,7 @@ def score(rows: list[Row], readings: list[Figures]) -> Figures:
         for mode in ("streamed", "bulk"):
             if mode in reading:
                 same[mode] += is_same(whole, reading[mode])
+                same[f"{mode}, well-formed"] += row.kind == "well-formed" and is_same(whole, reading[mode])
     return {
         "right": {kind: dict(counts) for kind, counts in right.items()},
         "same": dict(same),

@@ -48,7 +48,7 @@ def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], acros
     low, high = (f(math.log10(max(y, 1e-9)) for _, y in points) for f in (min, max))
     low, high = math.floor(low), max(math.ceil(high), math.floor(low) + 1)
     height, top, floor = 360, 60, 310
-    legend = 200
+    legend = 220
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = 70 + (math.log10(x) - left) / ((right - left) or 1) * (WIDTH - 70 - legend)

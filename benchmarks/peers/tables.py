@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.peers.plots import short
 
-__all__ = ["dated", "not_measured", "ratio", "short", "table", "versions", "wrap"]
+__all__ = ["bullet", "dated", "not_measured", "ratio", "short", "table", "versions", "wrap"]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> str:
@@ -27,6 +27,11 @@ def wrap(text: str, width: int = 118) -> str:
         else:
             line = f"{line} {word}".strip()
     return "\n".join([*lines, line])
+
+
+def bullet(text: str) -> str:
+    """An item of a list."""
+    return "- " + wrap(text, 116).replace("\n", "\n  ")
 
 
 def ratio(value: float | None, to: float | None) -> str:

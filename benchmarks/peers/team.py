@@ -47,7 +47,7 @@ class Team:
         """The peers that are at work."""
         return list(self._workers)
 
-    def ask(self, name: str, limit: float, **job: object) -> Figures | None:
+    def ask(self, name: str, limit: float, /, **job: object) -> Figures | None:
         """The answer of a peer to a job; None if it cannot be had: then the peer is left out from now on."""
         worker = self._workers.get(name)
         if worker is None:

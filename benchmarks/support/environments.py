@@ -24,6 +24,8 @@ from urllib.request import ProxyHandler, build_opener
 
 INSTALL_SECONDS = 1200.0
 START_SECONDS = 400.0
+# An idle worker ends at once. One that works is ended.
+CLOSE_SECONDS = 3.0
 _PASSED_ON = ("PATH", "HOME", "LANG", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
 _FOR_INSTALLERS = (
     "PIP_",
@@ -165,7 +167,7 @@ class Worker:
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(10)
+            self._process.wait(CLOSE_SECONDS)
         end(self._process)
         self._process.stdout.close()
         self._errors.close()
