@@ -12,6 +12,7 @@ from scripts.documentation.names import (
     find_constructor,
     find_home,
     find_parameters,
+    find_tool,
     list_aliases,
     list_fields,
     list_methods,
@@ -124,6 +125,10 @@ def write_signature(name: Name) -> str:
         return _write_function(node, name.name)
     if isinstance(node, ast.ClassDef):
         return _write_class(name, node)
+    tool = find_tool(name)
+    if tool is not None:
+        given = ", ".join(tool.parameters.get("properties", {}))
+        return f"{name.name}: Tool  # the tool {tool.name}({given})"
     shown = ast.unparse(node)
     if len(shown) > _LONGEST_VALUE or "\n" in shown:
         return f"{name.name} = ..."

@@ -233,6 +233,12 @@ def _find_init(name: Name) -> ast.FunctionDef | None:
     return None
 
 
+def find_tool(name: Name) -> Tool | None:
+    """Return the tool, if the name is one."""
+    value = _value_of(name)
+    return value if isinstance(value, Tool) else None
+
+
 def is_record(name: Name) -> bool:
     """Whether the fields of a class are the parameters of its constructor."""
     value = _value_of(name)
