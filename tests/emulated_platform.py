@@ -78,7 +78,8 @@ def become_windows() -> None:
     for kind in (os.supports_dir_fd, os.supports_fd, os.supports_effective_ids):
         kind.clear()
     _refuse_what_loops_of_windows_refuse()
-    pathlib.WindowsPath = pathlib.PosixPath  # type: ignore[misc, assignment]
+    # `Path` looks for the class in the module that defines it, which is another one in some versions.
+    vars(sys.modules[pathlib.Path.__module__])["WindowsPath"] = pathlib.PosixPath
     sys.platform, os.name = "win32", "nt"
 
 
