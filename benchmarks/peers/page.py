@@ -219,8 +219,8 @@ def write_parsers(group: Group) -> tuple[str, Files]:
 - **damaged**: broken JSON in arguments, or a missing or doubled wrapper, where every value is readable. vLLM and SGLang
   repair nothing by design: they pass on what the model wrote, and leave it to the client.
 - **no call to make**: a call that is cut off inside a value, or a sentence that mentions the markers.
-- **streamed = whole**: the same calls and text, one token at a time: of the well-formed rows, and of all rows. All rows
-  also with {BULK} tokens at a time, as speculative decoding sends them.
+- **streamed**: one token at a time gives the same calls as the whole, in the well-formed rows; the same calls and the
+  same text, in all rows; and that with {BULK} tokens at a time, as speculative decoding sends them.
 - **unreadable**: calls whose arguments are no JSON, whole or streamed. **raised**: exceptions of the parser.
 - Times are CPU time on the well-formed rows, relative to dragoman with the name of the format.
 
@@ -293,13 +293,13 @@ def _calls_table(figures: Group) -> str:
     ours = sides[OURS]
     kinds = [kind for kind in KINDS if kind in ours["right"]]
     heads = ["", *(KINDS[kind] for kind in kinds)]
-    heads += ["streamed = whole, well-formed", "all rows", f"{BULK} at a time", "unreadable", "raised"]
+    heads += ["streamed: same calls", "same calls and text", f"{BULK} at a time", "unreadable", "raised"]
     heads += ["time, response", "time, token"]
     rows = []
     for name, side in sides.items():
         counts = [f"{side['right'][kind]['right']} / {side['right'][kind]['rows']}" for kind in kinds]
         whole = side["right"]["well-formed"]["rows"]
-        same = [_percent(side["same"].get("streamed, well-formed"), whole)]
+        same = [_percent(side["same"].get("streamed calls"), whole)]
         same += [_percent(side["same"].get(mode), side["rows"]) for mode in ("streamed", "bulk")]
         costs = [ratio(side.get(key), ours.get(key)) for key in ("whole_us", "piece_us")]
         rows.append([name, *counts, *same, side["unreadable"], side["raised"], *costs])
