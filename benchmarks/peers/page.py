@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.peers import plots
 from benchmarks.peers.adapters.parser_jobs import BULK
+from benchmarks.peers.gateways import PAUSE
 from benchmarks.peers.odd_outputs import GOOD, MEANINGS
 from benchmarks.peers.parsers import GROWTH_LIMIT
 from benchmarks.peers.rows import OURS
@@ -374,9 +375,10 @@ def write_gateways(group: Group) -> tuple[str, Files]:
 
 A client sends the same request over one connection, and over sixteen, to a host with fixed answers: directly, through a
 plain proxy (Starlette, uvicorn, uvloop and dragoman's HTTP client) that only reads and writes JSON, and through each
-gateway. A request has 2 kB and two tools; the answer is one call, or a stream of {CHUNKS} chunks, as fast as the host
-can send. Latencies are medians. "To a plain proxy" is the ratio of the added latency to the one that the plain proxy
-adds. CPU is that of all processes in between.
+gateway. A request has 2 kB and two tools. The answer is one call, or a stream of {CHUNKS} chunks: as fast as the host
+can send, or, "paced", with {PAUSE} ms between two chunks, as a model writes. Latencies are medians. "To a plain proxy"
+is the ratio of the added latency to the one that the plain proxy adds. "First text" is the time until the first chunk
+with text has arrived. CPU is that of all processes in between.
 
 {_costs_table(costs)}
 
@@ -416,7 +418,7 @@ def _where_gateways_lose(costs: list[Group]) -> str:
             ahead = [
                 each for each in same if each["side"] not in (OURS, "direct", "plain proxy") and each["ms"] < cost["ms"]
             ]
-            for each in ahead:
+            for each in ahead if cost["kind"] != "paced" else []:
                 times = short(cost["ms"] / each["ms"])
                 many = f"{each['connections']} connection{'s' if each['connections'] > 1 else ''}"
                 said.append(f"{times} times as long as {each['side']} ({each['kind']} answers, {many})")
@@ -435,7 +437,7 @@ def _costs_table(costs: list[Group]) -> str:
         "time",
         "to direct",
         "to a plain proxy",
-        "first chunk",
+        "first text",
         "chunks/s",
         "CPU",
     ]
@@ -444,7 +446,7 @@ def _costs_table(costs: list[Group]) -> str:
         same = [each for each in costs if (each["kind"], each["connections"]) == (cost["kind"], cost["connections"])]
         direct, plain = (next(each for each in same if each["side"] == name) for name in ("direct", "plain proxy"))
         added = cost["ms"] - direct["ms"]
-        streamed = cost["kind"] == "streamed"
+        streamed, paced = cost["kind"] == "streamed", cost["kind"] == "paced"
         rows.append(
             [
                 cost["kind"],
@@ -453,7 +455,7 @@ def _costs_table(costs: list[Group]) -> str:
                 "failed" if cost["failed"] else f"{short(cost['ms'])} ms",
                 ratio(cost["ms"], direct["ms"]),
                 ratio(max(added, 0.0), plain["ms"] - direct["ms"]) if cost["side"] != "direct" else "-",
-                f"{short(cost['first_ms'])} ms" if streamed else "-",
+                f"{short(cost['first_ms'])} ms" if streamed or paced else "-",
                 short(cost["chunks_per_s"]) if streamed else "-",
                 f"{short(cost['cpu_ms'])} ms" if cost["side"] != "direct" else "-",
             ]

@@ -80,6 +80,9 @@ def _gateways(group: Group) -> Iterator[Line]:
             others = [name for name in costs if name not in (OURS, "direct")]
             said = _list((name, ratio(costs[name]["ms"], direct)) for name in others)
             yield f"gateways: latency to a direct call, {kind}", ratio(costs[OURS]["ms"], direct), said
+    first = {each["side"]: f"{short(each['first_ms'])} ms" for each in group["costs"] if each["kind"] == "paced"}
+    if OURS in first:
+        yield "gateways: first text of a stream with pauses", first.pop(OURS), _list(first.items())
     odd = group["odd"]
     names = [name for name in odd[0]["verdicts"] if name != OURS] if odd else []
     yield from _odd_line("gateways: odd outputs that end well in a plain client", odd, names)
