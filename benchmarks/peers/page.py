@@ -63,6 +63,15 @@ parsers of vLLM and SGLang. The last results are in `benchmarks/peers/results.js
 # ---- loops -----------------------------------------------------------------------------------------------------------
 
 
+LOOP_COSTS = {
+    "cpu_ms": "CPU time for a run",
+    "wall_ms": "time for a run",
+    "cold_s": "time for a cold start",
+    "peak_mb": "memory",
+    "megabytes": "disk space",
+}
+
+
 def write_loops(group: Group) -> tuple[str, Files]:
     rows: dict[str, Group] = group["peers"]
     timed = {name: row for name, row in rows.items() if "wall_ms" in row}
@@ -135,10 +144,11 @@ def _where_loops_lose(rows: dict[str, Group], odd: list[Group]) -> str:
     said = []
     ours = rows.get(OURS)
     if ours:
-        for key, what in (("cpu_ms", "CPU time"), ("wall_ms", "time"), ("cold_s", "cold start"), ("peak_mb", "memory")):
+        for key, what in LOOP_COSTS.items():
             ahead = [name for name, row in rows.items() if name != OURS and row.get(key, 1e9) < ours.get(key, 0)]
             if ahead:
-                said.append(f"{' and '.join(ahead)} need less {what} than dragoman.")
+                need = "needs" if len(ahead) == 1 else "need"
+                said.append(f"{' and '.join(ahead)} {need} less {what} than dragoman.")
     if {OURS, "openai", "openai with dragoman"} <= rows.keys():
         cost = ratio(rows["openai with dragoman"]["cpu_ms"], rows["openai"]["cpu_ms"])
         said.append(f"The HTTP client of dragoman inside a plain openai loop makes its runs slower: {cost} CPU.")
@@ -423,9 +433,7 @@ def _where_gateways_lose(costs: list[Group]) -> str:
                 many = f"{each['connections']} connection{'s' if each['connections'] > 1 else ''}"
                 said.append(f"{times} times as long as {each['side']} ({each['kind']} answers, {many})")
     if said:
-        return (
-            f"dragoman takes {', '.join(said)}. It reads and checks every call, and the others pass on what they get."
-        )
+        return f"dragoman takes {', '.join(said)}. It reads and checks every call."
     return "In this group, no other gateway was ahead of dragoman in a column."
 
 
