@@ -54,8 +54,8 @@ make bench-peers ARGS='loops'          # one group
 make bench-peers ARGS='--quick --no-page --json results.json'
 ```
 
-The first run installs the peers into the cache of the user. They take about twelve gigabytes, most of it PyTorch for the
-parsers of vLLM and SGLang. The last results are in `benchmarks/peers/results.json`. A new peer is a row in
+The first run installs the peers into the cache of the user. They take about twelve gigabytes, most of it PyTorch for
+the parsers of vLLM and SGLang. The last results are in `benchmarks/peers/results.json`. A new peer is a row in
 `benchmarks/peers/rows.py` and an adapter in `benchmarks/peers/adapters/`, which runs in the environment of the peer.
 """
 
