@@ -49,7 +49,7 @@ check: $(STAMP) ## formatting, lint, types, import layers, structure
 bench: $(STAMP) ## run every benchmark and print its table
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
-# Not a part of `make bench`: it installs what it compares with, about six gigabytes.
+# Not a part of `make bench`: it installs what it compares with, about twelve gigabytes.
 bench-peers: $(STAMP) ## compare with other programs, and write docs/benchmarks.md (ARGS= names groups)
 	@$(BIN)/python -m benchmarks.peers $(ARGS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from benchmarks.peers.progress import Progress
 from benchmarks.peers.rows import GATEWAYS, LOOPS, OURS, ROOT, Peer, install
 from benchmarks.peers.scripted_host import ScriptedHost
 from benchmarks.support.environments import Environments, Unavailable, free_port, running
-from benchmarks.support.gateway_load import PARTS, cpu_of, load, memory_of, started, write_request
+from benchmarks.support.gateway_load import PARTS, load, memory_of, started, write_request
 from benchmarks.support.gateway_parts import CHUNKS
 
 DIRECT, PLAIN = "direct", "plain proxy"
@@ -33,6 +34,9 @@ general_settings: {{master_key: "{key}"}}
 # LiteLLM does not start without one. The others do not look at it.
 KEY = f"sk-{secrets.token_hex(24)}"
 CONNECTIONS = (1, 16)
+LOADS = {"whole": 60, "streamed": 20, "paced": 5}
+"""The number of requests in a round: whole, streamed as fast as the host can, and streamed with pauses."""
+PAUSE = 2
 Figures = dict[str, Any]
 
 
@@ -115,20 +119,20 @@ def measure_costs(
             except (Unavailable, ConnectionError) as reason:
                 rows[peer.name]["not_measured"] = str(reason)
         found: list[Figures] = []
-        for stream in (False, True):
-            for connections in CONNECTIONS:
-                progress.say(f"latency: {'streamed' if stream else 'whole'}, {connections} connections")
-                found += take_turns(sides, connections, stream=stream, rounds=2 if quick else 8)
+        for kind in LOADS:
+            for connections in CONNECTIONS if kind != "paced" else CONNECTIONS[:1]:
+                progress.say(f"latency: {kind}, {connections} connections")
+                found += take_turns(sides, connections, kind, rounds=2 if quick else 8)
         for name, side in sides.items():
             if name in rows:
                 rows[name]["memory_mb"] = memory_of(side.process)
         return found
 
 
-def take_turns(sides: dict[str, Side], connections: int, *, stream: bool, rounds: int) -> list[Figures]:
+def take_turns(sides: dict[str, Side], connections: int, kind: str, rounds: int) -> list[Figures]:
     """The median latencies and the CPU time of each side."""
-    path, body = write_request("openai_chat", stream)
-    count = max((20 if stream else 60), connections)
+    path, body = write_request("openai_chat", kind != "whole", PAUSE if kind == "paced" else 0)
+    count = max(LOADS[kind], connections)
     kept: dict[str, Figures] = {name: {"whole": [], "first": [], "cpu": [], "failed": ""} for name in sides}
     for number in range(rounds + 1):
         for name, side in sides.items():
@@ -144,16 +148,17 @@ def take_turns(sides: dict[str, Side], connections: int, *, stream: bool, rounds
             if number:  # the first round warms up
                 kept[name]["whole"] += taken
                 kept[name]["first"] += firsts
-                kept[name]["cpu"].append(used / len(taken))
+                kept[name]["cpu"].append(used)
     return [
         {
             "side": name,
-            "kind": "streamed" if stream else "whole",
+            "kind": kind,
             "connections": connections,
             "ms": median(figures["whole"]) * 1000,
             "first_ms": median(figures["first"]) * 1000,
-            "chunks_per_s": connections * CHUNKS / median(figures["whole"]) if stream else 0.0,
-            "cpu_ms": median(figures["cpu"]) * 1000,
+            "chunks_per_s": connections * CHUNKS / median(figures["whole"]) if kind == "streamed" else 0.0,
+            # The clock has steps of 10 ms, so the rounds are added up.
+            "cpu_ms": sum(figures["cpu"]) / len(figures["whole"]) * 1000,
             "failed": figures["failed"],
         }
         for name, figures in kept.items()
@@ -165,15 +170,15 @@ def cpu_of_session(leader: int) -> float:
     """The seconds of CPU of a process and of all processes of its session. 0: there is no process."""
     if not leader:
         return 0.0
-    total = 0.0
+    total = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
             continue  # It ended in the meantime.
         if int(fields[3]) == leader or int(path.parent.name) == leader:
-            total += cpu_of(int(path.parent.name))
-    return total
+            total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def version_of(environments: Environments, peer: Peer) -> dict[str, str]:

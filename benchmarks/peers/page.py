@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.peers import plots
 from benchmarks.peers.adapters.parser_jobs import BULK
+from benchmarks.peers.gateways import PAUSE
 from benchmarks.peers.odd_outputs import GOOD, MEANINGS
 from benchmarks.peers.parsers import GROWTH_LIMIT
 from benchmarks.peers.rows import OURS
@@ -53,13 +54,22 @@ make bench-peers ARGS='loops'          # one group
 make bench-peers ARGS='--quick --no-page --json results.json'
 ```
 
-The first run installs the peers into the cache of the user. They take about six gigabytes, most of it PyTorch for the
-parsers of vLLM and SGLang. The last results are in `benchmarks/peers/results.json`. A new peer is a row in
+The first run installs the peers into the cache of the user. They take about twelve gigabytes, most of it PyTorch for
+the parsers of vLLM and SGLang. The last results are in `benchmarks/peers/results.json`. A new peer is a row in
 `benchmarks/peers/rows.py` and an adapter in `benchmarks/peers/adapters/`, which runs in the environment of the peer.
 """
 
 
 # ---- loops -----------------------------------------------------------------------------------------------------------
+
+
+LOOP_COSTS = {
+    "cpu_ms": "CPU time for a run",
+    "wall_ms": "time for a run",
+    "cold_s": "time for a cold start",
+    "peak_mb": "memory",
+    "megabytes": "disk space",
+}
 
 
 def write_loops(group: Group) -> tuple[str, Files]:
@@ -134,10 +144,11 @@ def _where_loops_lose(rows: dict[str, Group], odd: list[Group]) -> str:
     said = []
     ours = rows.get(OURS)
     if ours:
-        for key, what in (("cpu_ms", "CPU time"), ("wall_ms", "time"), ("cold_s", "cold start"), ("peak_mb", "memory")):
+        for key, what in LOOP_COSTS.items():
             ahead = [name for name, row in rows.items() if name != OURS and row.get(key, 1e9) < ours.get(key, 0)]
             if ahead:
-                said.append(f"{' and '.join(ahead)} need less {what} than dragoman.")
+                need = "needs" if len(ahead) == 1 else "need"
+                said.append(f"{' and '.join(ahead)} {need} less {what} than dragoman.")
     if {OURS, "openai", "openai with dragoman"} <= rows.keys():
         cost = ratio(rows["openai with dragoman"]["cpu_ms"], rows["openai"]["cpu_ms"])
         said.append(f"The HTTP client of dragoman inside a plain openai loop makes its runs slower: {cost} CPU.")
@@ -219,8 +230,8 @@ def write_parsers(group: Group) -> tuple[str, Files]:
 - **damaged**: broken JSON in arguments, or a missing or doubled wrapper, where every value is readable. vLLM and SGLang
   repair nothing by design: they pass on what the model wrote, and leave it to the client.
 - **no call to make**: a call that is cut off inside a value, or a sentence that mentions the markers.
-- **streamed = whole**: the same calls and text, one token at a time: of the well-formed rows, and of all rows. All rows
-  also with {BULK} tokens at a time, as speculative decoding sends them.
+- **streamed**: one token at a time gives the same calls as the whole, in the well-formed rows; the same calls and the
+  same text, in all rows; and that with {BULK} tokens at a time, as speculative decoding sends them.
 - **unreadable**: calls whose arguments are no JSON, whole or streamed. **raised**: exceptions of the parser.
 - Times are CPU time on the well-formed rows, relative to dragoman with the name of the format.
 
@@ -293,13 +304,13 @@ def _calls_table(figures: Group) -> str:
     ours = sides[OURS]
     kinds = [kind for kind in KINDS if kind in ours["right"]]
     heads = ["", *(KINDS[kind] for kind in kinds)]
-    heads += ["streamed = whole, well-formed", "all rows", f"{BULK} at a time", "unreadable", "raised"]
+    heads += ["streamed: same calls", "same calls and text", f"{BULK} at a time", "unreadable", "raised"]
     heads += ["time, response", "time, token"]
     rows = []
     for name, side in sides.items():
         counts = [f"{side['right'][kind]['right']} / {side['right'][kind]['rows']}" for kind in kinds]
         whole = side["right"]["well-formed"]["rows"]
-        same = [_percent(side["same"].get("streamed, well-formed"), whole)]
+        same = [_percent(side["same"].get("streamed calls"), whole)]
         same += [_percent(side["same"].get(mode), side["rows"]) for mode in ("streamed", "bulk")]
         costs = [ratio(side.get(key), ours.get(key)) for key in ("whole_us", "piece_us")]
         rows.append([name, *counts, *same, side["unreadable"], side["raised"], *costs])
@@ -374,9 +385,10 @@ def write_gateways(group: Group) -> tuple[str, Files]:
 
 A client sends the same request over one connection, and over sixteen, to a host with fixed answers: directly, through a
 plain proxy (Starlette, uvicorn, uvloop and dragoman's HTTP client) that only reads and writes JSON, and through each
-gateway. A request has 2 kB and two tools; the answer is one call, or a stream of {CHUNKS} chunks, as fast as the host
-can send. Latencies are medians. "To a plain proxy" is the ratio of the added latency to the one that the plain proxy
-adds. CPU is that of all processes in between.
+gateway. A request has 2 kB and two tools. The answer is one call, or a stream of {CHUNKS} chunks: as fast as the host
+can send, or, "paced", with {PAUSE} ms between two chunks, as a model writes. Latencies are medians. "To a plain proxy"
+is the ratio of the added latency to the one that the plain proxy adds. "First text" is the time until the first chunk
+with text has arrived. CPU is that of all processes in between.
 
 {_costs_table(costs)}
 
@@ -416,14 +428,12 @@ def _where_gateways_lose(costs: list[Group]) -> str:
             ahead = [
                 each for each in same if each["side"] not in (OURS, "direct", "plain proxy") and each["ms"] < cost["ms"]
             ]
-            for each in ahead:
+            for each in ahead if cost["kind"] != "paced" else []:
                 times = short(cost["ms"] / each["ms"])
                 many = f"{each['connections']} connection{'s' if each['connections'] > 1 else ''}"
                 said.append(f"{times} times as long as {each['side']} ({each['kind']} answers, {many})")
     if said:
-        return (
-            f"dragoman takes {', '.join(said)}. It reads and checks every call, and the others pass on what they get."
-        )
+        return f"dragoman takes {', '.join(said)}. It reads and checks every call."
     return "In this group, no other gateway was ahead of dragoman in a column."
 
 
@@ -435,7 +445,7 @@ def _costs_table(costs: list[Group]) -> str:
         "time",
         "to direct",
         "to a plain proxy",
-        "first chunk",
+        "first text",
         "chunks/s",
         "CPU",
     ]
@@ -444,7 +454,7 @@ def _costs_table(costs: list[Group]) -> str:
         same = [each for each in costs if (each["kind"], each["connections"]) == (cost["kind"], cost["connections"])]
         direct, plain = (next(each for each in same if each["side"] == name) for name in ("direct", "plain proxy"))
         added = cost["ms"] - direct["ms"]
-        streamed = cost["kind"] == "streamed"
+        streamed, paced = cost["kind"] == "streamed", cost["kind"] == "paced"
         rows.append(
             [
                 cost["kind"],
@@ -453,7 +463,7 @@ def _costs_table(costs: list[Group]) -> str:
                 "failed" if cost["failed"] else f"{short(cost['ms'])} ms",
                 ratio(cost["ms"], direct["ms"]),
                 ratio(max(added, 0.0), plain["ms"] - direct["ms"]) if cost["side"] != "direct" else "-",
-                f"{short(cost['first_ms'])} ms" if streamed else "-",
+                f"{short(cost['first_ms'])} ms" if streamed or paced else "-",
                 short(cost["chunks_per_s"]) if streamed else "-",
                 f"{short(cost['cpu_ms'])} ms" if cost["side"] != "direct" else "-",
             ]

@@ -12,7 +12,7 @@ from benchmarks.peers.tables import ratio, short, table
 Group = dict[str, Any]
 Line = tuple[str, str, str]
 """What is compared, dragoman's figure, and the figures of the others."""
-STREAMED = "streamed, well-formed"
+STREAMED = "streamed calls"
 
 
 def write_summary(results: dict[str, Group]) -> str:
@@ -63,7 +63,7 @@ def _parsers(group: Group) -> Iterator[Line]:
         if STREAMED in other["same"]:
             rows = ours["right"]["well-formed"]["rows"]
             same = [str(side["same"][STREAMED]) for side in (ours, other)]
-            yield f"parsers: streamed = whole, well-formed calls (of {rows})", same[0], f"{name} {same[1]}"
+            yield f"parsers: well-formed calls, streamed as whole (of {rows})", same[0], f"{name} {same[1]}"
     growth: dict[str, list[float]] = {}
     for each in group["growth"]:
         growth.setdefault(each["side"], []).append(each["points"][-1]["us"] / each["points"][0]["us"])
@@ -80,6 +80,9 @@ def _gateways(group: Group) -> Iterator[Line]:
             others = [name for name in costs if name not in (OURS, "direct")]
             said = _list((name, ratio(costs[name]["ms"], direct)) for name in others)
             yield f"gateways: latency to a direct call, {kind}", ratio(costs[OURS]["ms"], direct), said
+    first = {each["side"]: f"{short(each['first_ms'])} ms" for each in group["costs"] if each["kind"] == "paced"}
+    if OURS in first:
+        yield "gateways: first text of a stream with pauses", first.pop(OURS), _list(first.items())
     odd = group["odd"]
     names = [name for name in odd[0]["verdicts"] if name != OURS] if odd else []
     yield from _odd_line("gateways: odd outputs that end well in a plain client", odd, names)

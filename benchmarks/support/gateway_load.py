@@ -12,16 +12,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from benchmarks.support.gateway_parts import PIECE
+
 PARTS = Path(__file__).with_name("gateway_parts.py")
+_FIRST_WORD = PIECE.split()[0].encode()
 _FILLER = "Answer as briefly as you can, and use the tools. " * 20
 
 
-def write_request(wire: str, stream: bool) -> tuple[str, bytes]:
-    """The path and the body of a request of 2 kB with two tools."""
+def write_request(wire: str, stream: bool, pause: int = 0) -> tuple[str, bytes]:
+    """The path and the body of a request of 2 kB with two tools.
+
+    `pause` are the milliseconds between two chunks of a stream.
+    """
     schema = {"type": "object", "properties": {"city": {"type": "string", "description": "A city."}}}
     names = [("weather", "The weather in a city, now."), ("population", "The number of people in a city.")]
     messages = [{"role": "user", "content": "What is the weather in Paris? " + _FILLER}]
-    body: dict[str, Any] = {"model": "m", "messages": messages, "stream": stream}
+    body: dict[str, Any] = {"model": "m", "messages": messages, "stream": stream} | ({"seed": pause} if pause else {})
     if wire == "anthropic":
         body |= {"max_tokens": 500, "tools": [{"name": n, "description": d, "input_schema": schema} for n, d in names]}
         return "/v1/messages", json.dumps(body).encode()
@@ -39,10 +45,11 @@ class Connection(asyncio.Protocol):
         self._done: asyncio.Future[bytes] | None = None
         self._sent = 0.0
         self.first = 0.0
-        """The seconds until the first bytes of the body."""
+        """The seconds until the first text of a stream."""
 
     def data_received(self, data: bytes) -> None:
-        if not self.first and (b"data:" in data or b"{" in data):
+        # Not the first bytes: some send a chunk without text at once.
+        if not self.first and _FIRST_WORD in data:
             self.first = time.perf_counter() - self._sent
         self._data += data
         if self._is_whole() and self._done is not None and not self._done.done():
@@ -77,7 +84,7 @@ async def load(
 ) -> tuple[list[float], bytes]:
     """Send requests over some connections. Return the seconds of each, and the last answer.
 
-    `firsts` receives the seconds until the first bytes of each body.
+    `firsts` receives the seconds until the first text of each stream.
     """
     said = f"host: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
     said += f"\r\nauthorization: Bearer {key}" if key else ""

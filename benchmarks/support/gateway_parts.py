@@ -52,6 +52,8 @@ _BEGIN = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encodi
 _EVENTS = [b"%x\r\n%b\r\n" % (len(event), event) for event in _write_events()]
 _find_length = re.compile(rb"(?i)\r\ncontent-length: *(\d+)").search
 _asks_for_stream = re.compile(rb'"stream": ?true').search
+# Gateways pass this field on, so a client can say with it how many milliseconds lie between two chunks.
+_find_pause = re.compile(rb'"seed": ?(\d+)').search
 
 
 class Endpoint(asyncio.Protocol):
@@ -71,16 +73,17 @@ class Endpoint(asyncio.Protocol):
             body = self._waiting[end:size]
             self._waiting = self._waiting[size:]
             if _asks_for_stream(body):
-                self._task = asyncio.ensure_future(self._stream())
+                pause = _find_pause(body)
+                self._task = asyncio.ensure_future(self._stream(int(pause[1]) / 1000 if pause else 0.0))
             else:
                 self._transport.write(_ANSWER)
 
-    async def _stream(self) -> None:
+    async def _stream(self, pause: float) -> None:
         self._transport.write(_BEGIN)
         for event in _EVENTS:
             self._transport.write(event)
-            # The next turn of the loop, so that every event is a packet of its own.
-            await asyncio.sleep(0)
+            # At least the next turn of the loop, so that every event is a packet of its own.
+            await asyncio.sleep(pause)
         self._transport.write(b"0\r\n\r\n")
 
 
