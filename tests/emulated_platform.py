@@ -14,6 +14,7 @@ import functools
 import importlib
 import os
 import pathlib
+import platform
 import select
 import signal
 import socket
@@ -94,7 +95,9 @@ def _load_dependencies() -> None:
     for name in BEFORE.split():
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    # Both are computed once.
     sysconfig.get_config_vars()
+    platform.uname()
 
 
 def _remove(absent: dict[ModuleType, str]) -> None:

@@ -300,3 +300,21 @@ def test_what_the_engine_stores_is_plain_json() -> None:
         with pytest.raises(msgspec.DecodeError):
             stored.deserialize(forged)
     assert Bomb.exploded == []
+
+
+def test_a_bug_in_the_execution_of_a_run_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody heard of it: the run stayed in the state `running`, and whoever waited for it waited for ever."""
+
+    async def fail(*_: object) -> None:
+        raise OSError("the disk is gone")
+
+    async def scene() -> None:
+        monkeypatch.setattr("dragoman.engine.execution.Executor.advance", fail)
+        engine = EmbeddedEngine(tmp_path / "journal.db")
+        async with working(engine, {"clerk": Desk().make_agent()}):
+            run_id = await engine.submit("clerk", "note a")
+            status = await engine.wait(run_id)
+            assert (status.state, status.why) == ("failed", "OSError: the disk is gone")
+        await engine.close()
+
+    asyncio.run(scene())

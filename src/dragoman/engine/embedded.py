@@ -19,6 +19,7 @@ from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import open_journal
 from dragoman.journal.journal import Journal, UnknownRun
 from dragoman.journal.leases import new_run_id
+from dragoman.logs import get_log, write_traceback
 
 CONCURRENCY = 50
 
@@ -165,6 +166,10 @@ class EmbeddedEngine:
             self._set(submission, "failed", str(error))
         except KeyError:
             self._set(submission, "failed", f"no agent is named {submission.agent!r}")
+        except Exception as error:
+            # A bug, or an error of the system. Whoever waits for the run has to hear of it.
+            get_log("agent").error("%s could not be executed\n%s", submission.run_id, write_traceback(error))
+            self._set(submission, "failed", f"{type(error).__name__}: {error}")
         else:
             is_cancelled = progress.outcome == "cancelled"
             state = "cancelled" if is_cancelled else "waiting" if progress.state == "waiting" else "ended"
