@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.peers import gateways, loops, page, parsers, scanners
 from benchmarks.peers.progress import Progress
 from benchmarks.peers.rows import ROOT
+from benchmarks.peers.summary import update_readme
 from benchmarks.support.environments import Environments, cache_folder
 
 Measure = Callable[..., dict[str, Any]]
@@ -96,9 +97,11 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_page(results: dict[str, Any]) -> None:
-    """Write the page and its pictures."""
+    """Write the page and its pictures, and the tables of the README."""
     for path, text in page.write(results).items():
         write_whole(ROOT / "docs" / path, text)
+    readme = ROOT / "README.md"
+    write_whole(readme, update_readme(readme.read_text(encoding="utf-8"), results))
 
 
 def read_arguments() -> argparse.Namespace:

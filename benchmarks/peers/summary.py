@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -105,3 +106,52 @@ SUMMARIES: dict[str, Callable[[Group], Iterator[Line]]] = {
     "gateways": _gateways,
     "scanners": _scanners,
 }
+
+
+# ---- the README ------------------------------------------------------------------------------------------------------
+
+README_BEGIN, README_END = "<!-- comparison: make bench-peers writes it -->", "<!-- end of the comparison -->"
+
+
+def update_readme(text: str, results: dict[str, Group]) -> str:
+    """Return the README with the tables of the results between its marks."""
+    before, begin, rest = text.partition(README_BEGIN)
+    _, end, after = rest.partition(README_END)
+    if not begin or not end:
+        raise ValueError(f"the README has no {README_BEGIN} and {README_END}")
+    tables = [write(results[name]) for name, write in _README.items() if name in results]
+    return "\n".join([before + begin, *filter(None, tables), end + after])
+
+
+def _readme_loops(group: Group) -> str:
+    odd, peers = group["odd"], {name: row for name, row in group["peers"].items() if "cpu_ms" in row}
+    if not odd or "openai" not in peers:
+        return ""
+    bare = peers["openai"]["cpu_ms"]
+    rows = []
+    for name in (each for each in odd[0]["verdicts"] if each in peers):
+        counts = Counter(cell["verdict"] for row in odd for cell in row["verdicts"][name].values())
+        good = [counts[word] for word in GOOD]
+        rows.append([name, *good, counts.total() - sum(good), ratio(peers[name]["cpu_ms"], bare)])
+    rows.sort(key=lambda row: row[-2])
+    return table(["loop", *GOOD, "lost, wrong or crashed", "CPU of a run"], rows) + "\n"
+
+
+def _readme_parsers(group: Group) -> str:
+    rows = []
+    for figures in group["calls"]:
+        sides, other = figures["sides"], figures["other"]
+        for side in (OURS, other) if "recorded" in sides[OURS]["right"] else ():
+            found = sides[side]
+            right = found["right"]["recorded"]
+            same = f"{100 * found['same']['streamed'] / found['rows']:.0f} %"
+            cost = ratio(found["whole_us"], sides[OURS]["whole_us"])
+            rows.append(
+                [side, f"{len(figures['formats'])} of {other}", f"{right['right']} of {right['rows']}", same, cost]
+            )
+    if not rows:
+        return ""
+    return table(["parser", "formats", "recorded vectors right", "streamed as whole", "time of a reply"], rows) + "\n"
+
+
+_README: dict[str, Callable[[Group], str]] = {"loops": _readme_loops, "parsers": _readme_parsers}

@@ -13,6 +13,7 @@ from benchmarks.peers import __main__ as program
 from benchmarks.peers import page, rows
 from benchmarks.peers.odd_outputs import ODD_OUTPUTS, Call, Ending, Odd, judge, stream_frames, whole_body
 from benchmarks.peers.progress import Progress
+from benchmarks.peers.summary import update_readme
 from benchmarks.peers.team import Team
 from benchmarks.support.environments import Environments
 
@@ -96,6 +97,8 @@ def test_the_page_is_the_one_of_the_last_results() -> None:
     for path, text in page.write(results).items():
         found = (rows.ROOT / "docs" / path).read_text(encoding="utf-8")
         assert found == text, f"docs/{path} is old: run python -m benchmarks.peers --page"
+    readme = (rows.ROOT / "README.md").read_text(encoding="utf-8")
+    assert update_readme(readme, results) == readme, "README.md is old: run python -m benchmarks.peers --page"
 
 
 def test_a_peer_that_cannot_be_installed_is_a_row_with_the_reason() -> None:
