@@ -44,6 +44,7 @@ class FixedServer:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
+        self.provider = endpoint.provider.name
         self.models = ()
 
     def endpoint(self, model: str = "", **settings: Any) -> Endpoint:
@@ -91,6 +92,13 @@ def run_gateway(
     listener = open_socket("127.0.0.1", 0)
     state: dict[str, Any] = {}
 
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        finally:
+            # A start that failed has ended, so nobody has to wait for it.
+            started.set()
+
     async def serve() -> None:
         transport = HttpTransport()
         router = open_router(transport)
@@ -99,15 +107,15 @@ def run_gateway(
         state.update(loop=asyncio.get_running_loop(), gateway=gateway, server=server)
         try:
             async with server.running():
-                started.set()
                 state["stopped"] = asyncio.Event()
+                started.set()
                 await state["stopped"].wait()
         finally:
             await transport.close()
 
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="gateway", daemon=True)
+    thread = threading.Thread(target=run, name="gateway", daemon=True)
     thread.start()
-    assert started.wait(20), "the gateway did not start"
+    assert started.wait(20) and "stopped" in state, "the gateway did not start"
     try:
         yield RunningGateway(address_of(listener), state["gateway"], state["loop"])
     finally:
