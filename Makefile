@@ -10,8 +10,12 @@ DOCS_STAMP := $(VENV)/.installed-for-the-docs
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11 python3.15; do \
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
+# The versions of everything that is installed, so that a test fails for a change and not for a release of somebody else.
+# `make test PINS=` in a fresh checkout takes the newest ones.
+PINS ?= constraints.txt
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-peers test-clients check bench bench-peers docs docs-serve format clean
+.PHONY: help demo test test-full test-peers test-clients check bench bench-peers docs docs-serve format pins clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +70,13 @@ format: $(STAMP) ## format the code and mend what ruff can mend
 	@$(BIN)/ruff format
 	@$(BIN)/ruff check --fix
 
+pins: $(DOCS_STAMP) ## install the newest releases, and write their versions to constraints.txt
+	@$(BIN)/python -m pip install --quiet --upgrade --upgrade-strategy eager -e '.[dev,docs]'
+	@{ sed -n '/^#/p' constraints.txt; $(BIN)/python -m pip freeze --exclude-editable; } >constraints.new
+	@mv constraints.new constraints.txt
+	@touch $(STAMP) $(DEMO_STAMP) $(DOCS_STAMP)
+	@echo "constraints.txt is new; run make test before you commit it"
+
 clean: ## remove the virtual environment, caches and builds
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -78,15 +89,15 @@ define set_up
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || scripts/system-parts venv
 	@echo "setting up $(VENV) with $$("$(PYTHON)" --version); this happens once"
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(1)]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(PINS),--constraint $(PINS)) -e '.[$(1)]'
 endef
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt
 	$(call set_up,dev)
 	@touch $@ $(DEMO_STAMP)
 
 # The demo needs far less than those who work on it. The server is for the next step, `dragoman serve`.
-$(DEMO_STAMP): pyproject.toml
+$(DEMO_STAMP): pyproject.toml constraints.txt
 	$(call set_up,cli$(comma)local$(comma)server)
 	@touch $@
 

@@ -392,8 +392,8 @@ class Parser(Cursor):
             is_whole = self.final and not self.base and tools is not None
             self._mentions = not is_whole or (
                 tools is not None
-                and any([entry.may_occur(self) for entry in self._plan.lines.entries])
                 and tools.is_mentioned(text)
+                and any([entry.may_occur(self) for entry in self._plan.lines.entries])
             )
         return self._mentions and (not self._plan.lines.are_named or self.may_name(at))
 

@@ -515,25 +515,25 @@ def fits_plainly(arguments: JsonObject, schema: JsonObject) -> bool:
                 return False
     for name, value in arguments.items():
         declared = properties.get(name)
-        if not isinstance(declared, dict) or not _PROPERTY_KEYS.issuperset(declared):
+        if type(declared) is not dict or not _PROPERTY_KEYS.issuperset(declared):
             return False
-        if isinstance(value, list):
-            if declared.get("type") != "array" or "enum" in declared or not _items_fit(value, declared.get("items")):
+        kind = declared.get("type")
+        if type(kind) is str and type(value) in _PLAIN.get(kind, _NOTHING):
+            # Without a call of a function: this runs for every argument of every candidate.
+            if "enum" in declared and not _is_chosen(value, declared["enum"]):
                 return False
-        elif not _scalar_fits(value, declared):
+        elif kind != "array" or "enum" in declared or not _items_fit(value, declared.get("items")):
             return False
     return True
 
 
-def _scalar_fits(value: Any, declared: JsonObject) -> bool:
-    kind = declared.get("type")
-    if not isinstance(kind, str) or type(value) not in _PLAIN.get(kind, _NOTHING):
-        return False
-    choices = declared.get("enum")
+def _is_chosen(value: Any, choices: Any) -> bool:
     return choices is None or (isinstance(value, str) and isinstance(choices, list) and value in choices)
 
 
-def _items_fit(values: list[Any], declared: Any) -> bool:
-    if not isinstance(declared, dict) or not _PROPERTY_KEYS.issuperset(declared):
+def _items_fit(values: Any, declared: Any) -> bool:
+    if not isinstance(values, list) or not isinstance(declared, dict) or not _PROPERTY_KEYS.issuperset(declared):
         return False
-    return all(_scalar_fits(value, declared) for value in values)
+    kind, choices = declared.get("type"), declared.get("enum")
+    accepted = _PLAIN.get(kind, _NOTHING) if isinstance(kind, str) else _NOTHING
+    return all([type(value) in accepted and _is_chosen(value, choices) for value in values])

@@ -59,9 +59,18 @@ LONGEST = 262_144
 """The maximal number of characters that the parser holds until the call is read."""
 
 
+def _has_end_mark(text: str) -> bool:
+    # The search for one character is far faster than that for two.
+    return (
+        ("<" in text and "</" in text)
+        or (">" in text and ("|>" in text or "｜>" in text))
+        or ("/" in text and "[/" in text)
+    )
+
+
 def _has_marks(cursor: Cursor) -> bool:
     text = cursor.text
-    if "</" in text or "|>" in text or "[/" in text or "｜>" in text or begins_pairs(text) is not None:
+    if _has_end_mark(text) or begins_pairs(text) is not None:
         return True
     lines = "\n" + text.lstrip()
     if lines[1:2] == '"':
@@ -122,7 +131,7 @@ class Improvised(NamedLine):
         # The cheapest looks at a complete text come first.
         if cursor.final and (
             _python_list(cursor.text, at) is not None
-            or (not cursor.base and not (self.may_occur(cursor) and cursor.may_name(at)))
+            or (not cursor.base and not (cursor.may_name(at) and self.may_occur(cursor)))
         ):
             return False
         return super().begins(cursor, at)

@@ -51,11 +51,11 @@ STOPS: Mapping[str, StopReason] = {
     "STOP": "end",
     "MAX_TOKENS": "length",
     **dict.fromkeys(("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), "refusal"),
-    "MODEL_ARMOR": "refusal",
+    **dict.fromkeys(("MODEL_ARMOR", "ESCALATION", "PUP_LIMITED_DISABLED"), "refusal"),
     **dict.fromkeys(("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_OTHER"), "refusal"),
     "CONTINUATION": "pause",
     **dict.fromkeys(("OTHER", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"), "error"),
-    **dict.fromkeys(("TOO_MANY_TOOL_CALLS", "NO_IMAGE"), "error"),
+    **dict.fromkeys(("TOO_MANY_TOOL_CALLS", "NO_IMAGE", "MISSING_THOUGHT_SIGNATURE"), "error"),
 }
 FINISHES = invert_stops(STOPS, "STOP")
 LEVELS: Mapping[str, str] = {
