@@ -98,6 +98,23 @@ def test_an_ended_run_takes_nothing_more(journal: Journal) -> None:
     asyncio.run(scene())
 
 
+def test_nobody_holds_a_run_after_its_end(journal: Journal) -> None:
+    async def scene() -> None:
+        token = await journal.begin("r", None, b"{}")
+        await journal.append("r", [Entry("ended")], token=token)
+        await journal.release("r", token=token)
+        assert (await journal.run("r")).holder == ""
+        # Somebody looks whether it can continue, and lets it go.
+        again = await journal.claim("r")
+        assert (await journal.run("r")).holder != ""
+        await journal.release("r", token=token)
+        assert (await journal.run("r")).holder != ""
+        await journal.release("r", token=again)
+        assert (await journal.run("r")).holder == ""
+
+    asyncio.run(scene())
+
+
 def test_a_run_begins_once(journal: Journal) -> None:
     async def scene() -> None:
         await record_run(journal, "r", "s", [])

@@ -75,10 +75,8 @@ class Executor:
         self.busy += 1
         goes_on = False
         try:
-            if run_id not in self.live:
-                self.live[run_id] = await self._open(submission)
             goes_on = await self._step(submission)
-        except (RunLost, RunExists) as lost:
+        except RunLost as lost:
             # Another worker has it, or had it for a while. The next step finds out.
             log.warning("%s", lost)
             return Progress("goes_on")
@@ -91,24 +89,36 @@ class Executor:
         return Progress("waiting" if outcome.category == "waiting" else "ended", outcome.kind)
 
     async def _step(self, submission: Submission) -> bool:
-        pause = _FIRST_PAUSE
+        run_id, pause = submission.run_id, _FIRST_PAUSE
+        agent = self._agents[submission.agent]
+        if run_id not in self.live:
+            self.live[run_id] = await self._open(agent, submission)
         while True:
             try:
-                return await self.live[submission.run_id].advance()
+                return await self.live[run_id].advance()
+            except RunExists:
+                log.info("run %s was begun before", run_id)
             except RunBusy as busy:
                 # Its last holder has ended without a release, or was paused. The lease ends soon.
-                log.info("run %s: %s", submission.run_id, busy)
+                log.info("run %s: %s", run_id, busy)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
-                self.live[submission.run_id] = await self._open(submission)
+            self.live[run_id] = agent.restart(run_id)
 
-    async def _open(self, submission: Submission) -> Run[Any]:
-        agent = self._agents[submission.agent]
+    async def _open(self, agent: Agent[Any], submission: Submission) -> Run[Any]:
+        run_id, session = submission.run_id, submission.session
+        # Most runs are new, and the journal refuses to begin a run twice, so only a run of a session is searched for:
+        # it would take its own messages for those before it.
+        if session is not None and await self._has_begun(run_id):
+            return agent.restart(run_id)
+        return agent.start(submission.messages, run_id=run_id, session=session)
+
+    async def _has_begun(self, run_id: str) -> bool:
         try:
-            await self._journal.run(submission.run_id)
+            await self._journal.run(run_id)
         except UnknownRun:
-            return agent.start(submission.messages, run_id=submission.run_id, session=submission.session)
-        return agent.restart(submission.run_id)
+            return False
+        return True
 
     async def drain(self) -> None:
         """Begin no more commands, and give those that are executed some time to finish."""

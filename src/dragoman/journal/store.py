@@ -167,18 +167,19 @@ class SqlJournal:
             if not self._insert_at_once(connection, row, new, rows):
                 written = None
                 return None
-            self._remember(new)
+            self._note_stored(new)
             return True
 
         def work(connection: Connection) -> None:
             nonlocal written
             if work_at_once(connection):
                 return
-            row = self._held(connection, run_id, token)
+            row = self._find(connection, run_id, self.lock)
             if written is not None and self._is_written(connection, row, written):
-                return
-            if row.ended:
+                return self._note_stored(row)
+            if row.ended and row.lease.token == token:
                 raise RunOver(run_id)
+            self._check_held(row, token)
             written = self._insert(connection, *self._extend(row, entries, at)).checksum
 
         durable = any(entry.kind in DURABLE for entry in entries)
@@ -228,10 +229,11 @@ class SqlJournal:
 
     async def release(self, run_id: str, *, token: int) -> None:
         def work(connection: Connection) -> bool:
+            # The end of a run releases it, so nothing is left to do then.
             if self._writer.held.get(run_id) == token:
                 del self._writer.held[run_id]
                 self._known.pop(run_id, None)
-            connection.execute("UPDATE runs SET holder = NULL WHERE run_id = ? AND token = ?", (run_id, token))
+                connection.execute("UPDATE runs SET holder = NULL WHERE run_id = ? AND token = ?", (run_id, token))
             return True
 
         await self._writing.do(work, statement=work)
@@ -254,10 +256,13 @@ class SqlJournal:
     def _held(self, connection: Connection, run_id: str, token: int) -> Row:
         """Return the run, if this token holds it. An expired lease does not matter if nobody has claimed the run."""
         row = self._find(connection, run_id, self.lock)
-        if row.lease.token != token or row.lease.holder is None:
-            self._known.pop(run_id, None)
-            raise RunLost(run_id, token, str(row.lease.holder or ""))
+        self._check_held(row, token)
         return row
+
+    def _check_held(self, row: Row, token: int) -> None:
+        if row.lease.token != token or row.lease.holder is None:
+            self._known.pop(row.run_id, None)
+            raise RunLost(row.run_id, token, str(row.lease.holder or ""))
 
     # ---- queries -----------------------------------------------------------------------------------------------
 
@@ -396,14 +401,18 @@ class SqlJournal:
         connection.executemany(_INSERT, [(row.id, *each) for each in rows])
         update, values = self._update(row)
         connection.execute(f"{update} WHERE id = ?", (*values, row.id))
-        self._remember(row)
+        self._note_stored(row)
         return row
 
     def _update(self, row: Row) -> tuple[str, tuple[Any, ...]]:
-        """Return the statement that stores the counts of a run and renews its lease, and its parameters."""
+        """Return the statement that stores the counts of a run and renews its lease, and its parameters.
+
+        A run that has ended is released: one statement less than to do it later.
+        """
         end, until = self._lease_end()
+        release = ", holder = NULL" if row.ended else ""
         return (
-            f"UPDATE runs SET last = ?, records = ?, turns = ?, ended = ?, checksum = ?, until = {end}",
+            f"UPDATE runs SET last = ?, records = ?, turns = ?, ended = ?, checksum = ?, until = {end}{release}",
             (row.last, row.records, row.turns, int(row.ended), row.checksum, until),
         )
 
@@ -417,6 +426,12 @@ class SqlJournal:
             self._known[row.run_id] = row
         else:
             self._known.pop(row.run_id, None)
+
+    def _note_stored(self, row: Row) -> None:
+        """Note that records were appended to a run. With its end, they released it."""
+        if row.ended:
+            self._writer.held.pop(row.run_id, None)
+        self._remember(row)
 
     # ---- close -------------------------------------------------------------------------------------------------
 
