@@ -5,7 +5,7 @@
     python benchmarks/weak_model.py --formats hermes    other formats
     python benchmarks/weak_model.py --json              the same as JSON
 
-The model is the default one of `dragoman model add` (SmolLM2-135M-Instruct), greedy and seeded. `valid` are replies
+The model is the default one of `dragoman local add` (SmolLM2-135M-Instruct), greedy and seeded. `valid` are replies
 with a call that fits its schema, `tool` those that call the right one, `arguments` those with every argument right;
 `replies` are the twelve further prompts that need no tool and got a plain answer. The row `repaired` reads the replies
 of the row above it with dragoman's own reader, where `free` takes only what is written exactly in the format. The row

@@ -63,7 +63,7 @@ def write(tmp_path: Path) -> Callable[[str, str | bytes], str]:
 
 @pytest.fixture(scope="session")
 def embedded_model() -> str:
-    """The path of the default model of `dragoman model add`, fetched if need be."""
+    """The path of the default model of `dragoman local add`, fetched if need be."""
     from dragoman.errors import DragomanError
     from dragoman.local import Store
     from dragoman.local.engine import import_llama
@@ -72,4 +72,4 @@ def embedded_model() -> str:
         import_llama()
         return Store().add().path
     except DragomanError as error:
-        pytest.skip(f"the embedded model is not at hand ({error}): run `dragoman model add`")
+        pytest.skip(f"the embedded model is not at hand ({error}): run `dragoman local add`")

@@ -176,7 +176,7 @@ def test_hints_are_about_the_command_line(dragoman: Any, home: Path, plain_port:
         (("run", "hi", "-m", "openai:x", "--key", "@nowhere"), "cannot read", "path"),
         (("run", "hi", "-m", "ollama:x", "--fallback", "opnai:x"), "did you mean 'openai'?", "dragoman providers"),
         (("run", "hi", "-m", "ollama:x", "--mcp", "no-such-program x"), "cannot start", "command or the URL"),
-        (("models", "local"), "runs in this process", "dragoman model list"),
+        (("models", "local"), "runs in this process", "dragoman local list"),
         (("keys", "opnai"), "did you mean 'openai'?", "dragoman providers"),
     ]
     for arguments, words, hint in rows:

@@ -382,10 +382,10 @@ SCENES: dict[str, Scene] = {
     "sessions fork": _sessions("fork", "trip", "new\u3164"),
     "sessions export": _sessions("export", "trip"),
     "sessions delete": _sessions("delete", "trip", "--yes"),
-    "model list": _argument("model", "list"),
-    "model add": _argument("model", "add"),
-    "model remove": _argument("model", "remove"),
-    "model path": _argument("model", "path"),
+    "local list": _argument("local", "list"),
+    "local add": _argument("local", "add"),
+    "local remove": _argument("local", "remove"),
+    "local path": _argument("local", "path"),
 }
 PROSE = {"parse", "sessions show"}
 """They print the text of the model or the task with its own line feeds, indented."""

@@ -220,7 +220,7 @@ def test_the_weak_model_calls_a_tool(monkeypatch: pytest.MonkeyPatch, capsys: py
         import_llama()
         Store().add()
     except DragomanError as error:
-        pytest.skip(f"the embedded model is not at hand ({error}): run `dragoman model add`")
+        pytest.skip(f"the embedded model is not at hand ({error}): run `dragoman local add`")
     for name in ("MODEL", "BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "argv", ["weak_local_model.py"])

@@ -25,7 +25,7 @@ def test_the_embedded_model_is_weak_and_its_server_is_sound() -> None:
         import_llama()
         Store().add()
     except DragomanError as error:
-        pytest.skip(f"the embedded model is not at hand ({error}): run `dragoman model add`")
+        pytest.skip(f"the embedded model is not at hand ({error}): run `dragoman local add`")
 
     async def go() -> Report:
         subject = admit(resolve("local"), quick=True, tokens=TOKENS)

@@ -21,7 +21,7 @@ def engine() -> Iterator[Engine]:
         import_llama()
         path = Path(Store().add().path)
     except DragomanError as error:
-        pytest.skip(f"the embedded model is not at hand ({error}): run `dragoman model add`")
+        pytest.skip(f"the embedded model is not at hand ({error}): run `dragoman local add`")
     engine = borrow(path, name="smollm2", context=8192)
     yield engine
     give_back(engine)

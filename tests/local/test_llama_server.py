@@ -44,7 +44,7 @@ def serve(*template: str) -> Iterator[str]:
         import_llama()
         path = Store().add().path
     except DragomanError as error:
-        pytest.skip(f"the embedded model is not at hand ({error}): run `dragoman model add`")
+        pytest.skip(f"the embedded model is not at hand ({error}): run `dragoman local add`")
     command = [sys.executable, str(HERE / "llama_server.py"), path, *template]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:

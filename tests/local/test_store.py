@@ -105,7 +105,7 @@ def test_without_pip_and_uv_the_message_says_what_to_do(monkeypatch: pytest.Monk
     with pytest.raises(ConfigError, match="neither is installed") as raised:
         find_installer()
     assert "ensurepip" in raised.value.next_step
-    assert "dragoman model add FILE.gguf" in raised.value.next_step
+    assert "dragoman local add FILE.gguf" in raised.value.next_step
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, registry: Publish) -> None:
@@ -165,7 +165,7 @@ def test_what_is_not_there_is_named(store: Store, model: str, words: str) -> Non
 def test_the_default_model_says_how_it_is_fetched(store: Store) -> None:
     with pytest.raises(UnknownLocalModel) as raised:
         store.get("smollm2")
-    assert raised.value.next_step == "it is not downloaded yet: dragoman model add smollm2"
+    assert raised.value.next_step == "it is not downloaded yet: dragoman local add smollm2"
 
 
 def test_a_file_that_is_no_model_is_refused(store: Store, tmp_path: Path) -> None:

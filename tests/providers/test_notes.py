@@ -295,7 +295,7 @@ CLAIMS: dict[str, Callable[[str], bool]] = {
         normalise_base_url("https://gateway-us.pydantic.dev/proxy/groq").endswith("/proxy/groq")
     ),
     "Nothing is sent anywhere: the model is loaded into the process.": lambda row: bool(providers.get(row).transport),
-    "`dragoman model add` fetches the default one; local:PATH.gguf takes any other.": lambda row: (
+    "`dragoman local add` fetches the default one; local:PATH.gguf takes any other.": lambda row: (
         providers.resolve(f"{row}:/x/y.gguf").model == "/x/y.gguf" and providers.get(row).model == "smollm2"
     ),
     "Replies are greedy and seeded unless the request says otherwise.": lambda row: (

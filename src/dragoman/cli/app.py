@@ -163,7 +163,7 @@ GROUPS: dict[str, tuple[CommandRow, ...]] = {
         CommandRow("doctor", "dragoman.cli.doctor", "Test what an endpoint supports."),
         CommandRow("providers", "dragoman.cli.providers", "List the providers, or show one."),
         CommandRow("models", "dragoman.cli.models", "List the models of a provider or a server."),
-        CommandRow("model", "dragoman.cli.model", "Manage models that run in this process."),
+        CommandRow("local", "dragoman.cli.local", "Manage models that run in this process."),
         CommandRow("keys", "dragoman.cli.keys", "Show which keys of providers are found, and where."),
         CommandRow("mcp", "dragoman.cli.mcp", "Add, test and remove MCP servers, and log in."),
         CommandRow("prompts", "dragoman.cli.prompts", "List the saved prompts, or show one."),

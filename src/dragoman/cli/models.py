@@ -18,7 +18,7 @@ from dragoman.errors import ConfigError
 HELP = """List the models of a provider, or of the server at a URL, with their context windows where it reports them.
 
 The list is a request that costs no tokens. A provider may need a key for it; `dragoman keys` shows which keys are
-found. `dragoman model list` lists the models that run in this process.
+found. `dragoman local list` lists the models that run in this process.
 
 \b
 Examples:
@@ -66,7 +66,7 @@ async def _list(finder: EndpointFinder) -> tuple[str, str, list[ListedModel]]:
     options = finder.options
     endpoint = finder.registry.resolve(provider, "", wire=options.wire, base_url=options.base_url)
     if endpoint.provider.transport:
-        raise ConfigError(f"{provider} runs in this process", hint="its models are listed by: dragoman model list")
+        raise ConfigError(f"{provider} runs in this process", hint="its models are listed by: dragoman local list")
     finder.spinner.show(f"asking {provider}")
     return provider, endpoint.base_url, await finder.list_models(endpoint, details=True)
 

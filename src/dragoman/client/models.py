@@ -307,7 +307,7 @@ class MetadataClient:
         lookups = {lookup.kind: lookup for lookup in lookups_for(self.endpoint, self.base_url)}
         if "models" not in lookups:
             name = self.endpoint.provider.name
-            raise ConfigError(f"{name} is not a server, so it has no list of models", hint="dragoman model list")
+            raise ConfigError(f"{name} is not a server, so it has no list of models", hint="dragoman local list")
         models = await self._read_pages(lookups["models"].url)
         if not details:
             return models

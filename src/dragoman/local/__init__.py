@@ -1,7 +1,7 @@
 """The embedded model: llama.cpp in this process, a store of GGUF files, and a transport that makes it an endpoint.
 
     pip install "dragoman[local]"
-    dragoman model add            download the default model, once
+    dragoman local add            download the default model, once
     Agent("local")                use it like any other model
 
 `local:NAME` is a model of the store, `local:PATH.gguf` is any file. No data leaves the machine.

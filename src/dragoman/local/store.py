@@ -68,8 +68,8 @@ class Store:
         if name in models:
             return models[name]
         if name in CATALOGUE:
-            raise UnknownLocalModel(name, hint=f"it is not downloaded yet: dragoman model add {name}")
-        known = ", ".join(models) or "empty; `dragoman model add` downloads the default model"
+            raise UnknownLocalModel(name, hint=f"it is not downloaded yet: dragoman local add {name}")
+        known = ", ".join(models) or "empty; `dragoman local add` downloads the default model"
         raise UnknownLocalModel(name, models, hint=f"the store is {known}" if not models else f"the store has {known}")
 
     def path(self, model: str = DEFAULT) -> Path:
@@ -78,7 +78,7 @@ class Store:
             return Path(self.get(model).path)
         path = Path(model).expanduser()
         if not path.is_file():
-            raise ConfigError(f"there is no file {model}", hint="`dragoman model list` shows the store")
+            raise ConfigError(f"there is no file {model}", hint="`dragoman local list` shows the store")
         if not is_gguf(path):
             raise ConfigError(f"{model} is not a GGUF file", hint="llama.cpp reads models in the GGUF format")
         return path

