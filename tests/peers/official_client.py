@@ -13,8 +13,14 @@ from typing import Any
 
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types import ElicitResult
 
 from mcp import ClientSession, StdioServerParameters
+
+
+async def decline(context: Any, params: Any) -> Any:
+    """Answer questions of servers. A client that cannot is not shown the tools that ask some."""
+    return ElicitResult(action="decline")
 
 
 async def look(server: dict[str, Any], name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -23,7 +29,7 @@ async def look(server: dict[str, Any], name: str, arguments: dict[str, Any]) -> 
     else:
         program, *words = server["command"]
         opened = stdio_client(StdioServerParameters(command=program, args=words, cwd=server.get("cwd")))
-    async with opened as streams, ClientSession(streams[0], streams[1]) as session:
+    async with opened as streams, ClientSession(streams[0], streams[1], elicitation_callback=decline) as session:
         await session.initialize()
         tools: list[Any] = []
         cursor = None
