@@ -6,10 +6,12 @@ import asyncio
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 from hypothesis import given, settings
@@ -32,6 +34,7 @@ from dragoman.journal import (
     open_journal,
     order_faults,
 )
+from dragoman.journal.leases import this_process
 from dragoman.journal.postgres import PostgresWriter
 
 HOLD = """
@@ -175,6 +178,31 @@ def test_a_change_whose_answer_was_lost_happens_once(url: str, monkeypatch: pyte
 
     with PostgresJournal(url) as journal:
         asyncio.run(scene(journal))
+
+
+def test_a_claim_that_was_rolled_back_is_not_taken_for_the_one_that_came_meanwhile(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have the same token, and another journal of the same process made the second."""
+    holder = msgspec.json.encode(this_process()).decode()
+
+    def undo(writer: PostgresWriter, connection: Any) -> None:
+        monkeypatch.undo()
+        connection.raw.execute("ROLLBACK")
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute(
+                "UPDATE dragoman.runs SET token = token + 1, holder = %s, until = %s", (holder, time.time() + 5)
+            )
+        raise psycopg.errors.LockNotAvailable("canceling statement due to lock timeout")
+
+    async def scene() -> None:
+        with PostgresJournal(url) as journal:
+            await record_run(journal, "r", "s", turn("a"))
+            monkeypatch.setattr(PostgresWriter, "_commit", undo)
+            with pytest.raises(RunBusy):
+                await journal.claim("r")
+
+    asyncio.run(scene())
 
 
 def test_an_append_is_refused_after_somebody_else_has_claimed_the_run(url: str) -> None:

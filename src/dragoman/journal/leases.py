@@ -21,6 +21,8 @@ class Holder(Struct, frozen=True):
     began: str = ""
     """The start time of the process according to the system. Process ids are reused; this pair is not."""
     label: str = ""
+    claim: str = ""
+    """Different for each claim: one that is tried again, because its transaction failed, recognises itself."""
 
     def __str__(self) -> str:
         where = f"process {self.pid} on {self.host.partition('#')[0]}"
@@ -47,7 +49,8 @@ def is_held(lease: Lease, now: float, is_alive: Callable[[Holder], bool]) -> boo
 
 
 def this_process(label: str = "") -> Holder:
-    return Holder(_host(), os.getpid(), _began(os.getpid()) or "", label)
+    """Return the holder for a new claim of this process."""
+    return Holder(_host(), os.getpid(), _began(os.getpid()) or "", label, os.urandom(8).hex())
 
 
 def is_running(holder: Holder) -> bool:
