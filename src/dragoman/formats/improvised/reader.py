@@ -24,6 +24,7 @@ from dragoman.formats.improvised.arguments import SIGIL, Arguments, Closers, beg
 from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
 from dragoman.formats.improvised.source import Sources, escaped_start
 from dragoman.formats.intent import PROSE_TAGS, has_placeholder
+from dragoman.formats.loose.calls import declares
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import match_name
 from dragoman.toolset import has_namespace
@@ -125,6 +126,8 @@ class _Head(Struct):
     may_speak: bool = False
     """A tag or a fence for calls is open, in which a model may say something before the call."""
     has_spoken: bool = False
+    is_shown: bool = False
+    """A word before the name says that it is the declaration of a tool."""
 
 
 class _Name(Struct, frozen=True):
@@ -306,7 +309,7 @@ class ImprovisedReader:
         return [ImprovisedCall(call.name, call.arguments, source.outer(call.end), call.region) for call in calls]
 
     def _read_calls(self, text: str, name: _Name, follows_call: bool) -> list[ImprovisedCall]:
-        stated = self._read_arguments(text, name)
+        stated = self._read_arguments(text, name) if not name.head.is_shown else []
         if not stated:
             return []
         last, head = stated[-1].arguments, name.head
@@ -487,6 +490,7 @@ class ImprovisedReader:
             return None
         written = name[0]
         tool = self._offered.find(written)
+        head.is_shown = head.is_shown or declares(written) is not None
         if tool is None and ":" in written:
             # default_api:NAME. The part after the last colon is the name.
             tool, head.marked = self._offered.find(written.rpartition(":")[2]), True
