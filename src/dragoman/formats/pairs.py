@@ -35,7 +35,7 @@ _BLANKS = r"[ \t\r\n]*"
 _VALUE = Hole("value")
 _SLOT = r"[^<>\"'\\\n ]{1,200}?"
 _needs_care = re.compile(r"</|&(?:amp|lt|gt|quot|apos|#)").search
-_last_closer = re.compile(r"[ \t]*(?:\r?\n)?[ \t]*</([^\s<>/]{1,60})>[ \t\r\n]*\Z").search
+_last_closer = re.compile(r"[ \t]*(?:\r?\n)?[ \t]*</([^\s<>/]{1,60})/?>[ \t\r\n]*\Z").search
 
 
 def with_returns(space: str) -> str:
@@ -148,6 +148,7 @@ class ReadPairs(Waiting):
         self.tags = {text: match[1] for text in first if (match := _names_key(text)) is not None}
         self.tags |= {start: start for start in self.tags.values()}
         self.ends = Markers((*first, *self.tags, *exits))
+        self.exits = exits
         self.extra_closers = Markers(self.value.closers)
         self.landmarks = landmarks
 
@@ -215,6 +216,8 @@ class ReadPairs(Waiting):
             yield
         if cursor.final and cursor.position == len(cursor.text):
             return True
+        if (yield from cursor.take_cut_closer(self.exits)):
+            return True
         found, ahead = yield from cursor.look(self.landmarks)
         return ahead == 0 and found is not None and found not in self.ends.literals
 
@@ -274,6 +277,8 @@ class ReadValue(Waiting):
         framed = {(trail or "\n") + end: end for end in ends}
         self.framed = framed | {with_returns(trail or "\n") + end: end for end in ends}
         self.closers = frozenset(closers)
+        self.is_framed = "\n" in lead and "\n" in trail
+        """The template writes a value on lines of its own."""
         self.is_tag = all(closer.startswith("</") for closer in closers)
         """A tag ends the value wherever it is. Other closers end it only before the next argument or the end."""
         self.exits = exits.literals
@@ -303,6 +308,8 @@ class ReadValue(Waiting):
         if not is_closed:
             cursor.repair("closed_argument")
             text = self._without_foreign_closer(cursor, text, key)
+            if lead != "\n" and self.is_framed and "\n" not in text:
+                text = text.strip(" \t")  # the template puts a value on a line of its own, so these blanks are layout
         self.settle(cursor, scope, key, text, stated, streamed=is_text)
 
     def settle(

@@ -157,7 +157,7 @@ def compile_entry(row: Format, source: str) -> TemplateEntry:
     steps: list[Step] = []
     for index, node in enumerate(nodes[: payload + 1]):
         if index and _closes_tag(nodes[index - 1], node):
-            steps[-1] = ReadTagName()
+            steps[-1] = ReadTagName("name")
         else:
             steps.extend(compiler.compile(node, nodes[index + 1 :]))
         if index == 0 and (row.own_lines or row.opens_line):
@@ -175,7 +175,7 @@ def compile_entry(row: Format, source: str) -> TemplateEntry:
 
 
 def _closes_tag(before: Node, node: Node) -> bool:
-    return before == Hole("name") and isinstance(node, Literal) and node.text == ">"
+    return before in (Hole("name"), Hole("key")) and isinstance(node, Literal) and node.text == ">"
 
 
 def _is_payload(node: Node) -> bool:
@@ -256,7 +256,9 @@ class _Compiler:
         index = 0
         while index < len(nodes):
             node = nodes[index]
-            if isinstance(node, Hole) and node.kind == "value":
+            if index and _closes_tag(nodes[index - 1], node):
+                steps[-1] = ReadTagName("key")
+            elif isinstance(node, Hole) and node.kind == "value":
                 lead = nodes[index - 1]
                 step, used = self._value(nodes[index + 1 :], lead.text if isinstance(lead, Space) else "", first, ends)
                 if steps and isinstance(lead, Space):

@@ -68,6 +68,7 @@ match_label = re.compile(
 _heading = re.compile(rf"(?:#{{1,6}}|[-*]|\*{{2,3}})[ \t]*(?=(?:{ANY_LABEL})\b)|\*{{2,3}}(?=\w)").match
 """Matches the markup of a heading, a list or bold text before a label, at the beginning of a message."""
 _doubled = re.compile(r"(?:%{2,3}|:{2,3})[ \t]*").match
+_doubled_object = re.compile(r"\{\{\s*[\"'“]").match
 _bracket_word = re.compile(r"[A-Za-z_]{2,20}:?[ \t]+").match
 _blank = re.compile(r"[ \t\r]*(?:\n[ \t\r]*){0,2}").match
 _token = re.compile(r"<[|｜][^|｜<>\n]{1,60}[|｜]>").match
@@ -516,7 +517,7 @@ class ImprovisedReader:
             # A list of objects or of numbers is not a label.
             head.marked = head.marked or following.isalpha() or following in ("[", "/")
             head.position, head.words = position + 1, _MOST_WORDS
-        elif text.startswith("{{", position):
+        elif text.startswith("{{", position) and _doubled_object(text, position) is None:
             head.position, head.marked = position + 2, True
         elif character == "/" and following in ("/", "*"):
             return  # a comment
