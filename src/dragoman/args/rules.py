@@ -23,7 +23,7 @@ REPAIRS = {
     "expression_as_text": "kept an expression as its own text",
     "extra_closers": "left out closing brackets that nothing opened",
     "extra_comma": "left out a comma too many",
-    "half_quoted_key": "read a key with one quote, as in `\"name=\"value\"`",
+    "half_quoted_key": 'read a key with one quote, as in `"name="value"`',
     "joined_strings": "joined strings that stood side by side",
     "markdown_fence": "took off a Markdown fence",
     "missing_comma": "added a comma between two values",

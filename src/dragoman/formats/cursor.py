@@ -428,7 +428,11 @@ class Cursor:
     def _is_cut(self, closers: Markers, at: int) -> bool:
         """Whether the text ends inside a closing tag, after its first two characters."""
         rest = self.text[at : at + _LINE_START]
-        return len(rest) > 1 and rest[1] == "/" and any(len(rest) < len(each) and each.startswith(rest) for each in closers)
+        return (
+            len(rest) > 1
+            and rest[1] == "/"
+            and any(len(rest) < len(each) and each.startswith(rest) for each in closers)
+        )
 
     def close_wrapper(self, closers: Markers) -> Reader:
         """Move over the closer. If the model left it out, report a repair."""

@@ -82,7 +82,8 @@ class WholePair:
         if index > 0 and self._nodes[index - 1] == _VALUE:
             return ""  # the closer contains it
         if 0 <= index < len(self._nodes) - 1 and self._nodes[index + 1] == _VALUE:
-            return r"(?:(?P<plain>\n)|\r\n)?"
+            ends_key = index > 0 and isinstance(self._nodes[index - 1], Hole)
+            return r"(?:(?P<plain>\n)|\r\n)" + ("" if ends_key else "?")
         return _BLANKS
 
     def _write_framed(self, index: int, closers: str, trail: str) -> str:
@@ -404,7 +405,7 @@ class ReadValue(Waiting):
             else:
                 seen = cursor.look_now(follows, len(marker))
                 found, length = seen or (yield from cursor.look(follows, len(marker)))
-                if end in self.exits and cursor.final and cursor.position + length == len(cursor.text):
+                if cursor.final and cursor.position + length == len(cursor.text):
                     found = end
             if found is not None:
                 return (len(marker), True) if end in self.closers else (len(marker) - len(end), False)

@@ -182,7 +182,6 @@ class ReadSlot:
                 raise BrokenCall(f"{value[:40]!r} is not a tool name")
         scope.filled[self.kind] = value
 
-
     def _plain_name(self, value: str, cursor: Cursor) -> str:
         """Take off what is no part of a name: the label of a fence that was lost."""
         label = _label_after(value)
@@ -193,7 +192,7 @@ class ReadSlot:
 
 
 class ReadTagName(ReadSlot):
-    """The name or the key inside a tag, and the bracket that closes the tag. A line end before it also ends the name."""
+    """The name or the key inside a tag, and the bracket that closes the tag. A line end before that also ends it."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind, Markers([">", "\n"]))

@@ -186,6 +186,8 @@ class Entry(ABC):
     marked_gate = ""
     """The same for a text that `needs_marks`."""
     line_characters = ""
+    doubled_characters = ""
+    """Characters that begin its line if there are two of them."""
     line_is_named = False
     line_labels: Collection[str] = ()
     """Words other than names that may begin its line."""
@@ -251,6 +253,8 @@ class NamedLine(Entry):
     line_is_named = True
     match_label: Match
     """Matches a label with what follows it, in a text that is complete."""
+    is_mark: Match
+    """Matches a word that is a mark of its own."""
 
     def begins(self, cursor: Cursor, at: int) -> bool | None:
         is_named = self._is_named(cursor, at)
@@ -276,6 +280,8 @@ class NamedLine(Entry):
         if word[0].lower() in self.line_labels and not (cursor.final and self.match_label(text, at) is None):
             return True
         if not tools.may_begin(word[0]):
+            if self.is_mark(word[0]) is not None:
+                return True
             name = match_name(text, at, at + _LONGEST_NAME) if cursor.begins_message else None
             if name is not None and not cursor.final and name.end() > len(text) - 2 and len(text) - at < _LONGEST_NAME:
                 return None  # the character after the name may separate a namespace
