@@ -459,7 +459,7 @@ def read_expression(text: str, start: int, rules: dict[str, None]) -> tuple[Any,
         raise Unreadable("not a finite number", start)
     if source in ("...", "…"):
         raise Unreadable("a placeholder, not a value", start)
-    if "<|" in source and _control_token(source) is not None:
+    if source.startswith("<|") or ("<|" in source and _control_token(source) is not None):
         raise Unreadable("a control token, not a value", start)
     number = evaluate(source)
     if number is not None:

@@ -24,6 +24,8 @@ class Wrapper(Struct, frozen=True):
     named: bool = False
 
 
+_NAMED = ("reasoning", "thinking", "thought", "scratchpad", "antThinking", "analysis")
+
 WRAPPERS: tuple[Wrapper, ...] = (
     Wrapper((("<think>", "</think>"),), "DeepSeek, Qwen3, GLM, Kimi, MiniMax, Nemotron and most others"),
     Wrapper(
@@ -60,7 +62,7 @@ WRAPPERS: tuple[Wrapper, ...] = (
     Wrapper((("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),), "Apriel 1.6"),
     Wrapper((("<think>", "</think>"),), "Hunyuan A13B, which wraps its answer in <answer> as well"),
     Wrapper(
-        tuple((f"<{tag}>", f"</{tag}>") for tag in ("reasoning", "thinking", "thought", "scratchpad", "antThinking")),
+        tuple((f"<{tag}>", f"</{tag}>") for tag in _NAMED),
         "assorted fine-tunes",
         named=True,
     ),

@@ -96,7 +96,7 @@ def begins(text: str, position: int, tool: Tool, *, in_tag: bool) -> bool:
     at = _skip_glue(text, position)
     if text[at : at + 1] in ("{", "<") or text.find("<code>", position, at) >= 0:
         return True
-    if _half_keyed(text, at) is not None or _cut_item(text, at) is not None:
+    if _key_ends(text, at) is not None or _cut_item(text, at) is not None:
         return True
     pair = _pair_starts(text, at)
     if pair is not None and find_declared(pair[1], tool) is not None:
@@ -181,6 +181,8 @@ def _read_code(text: str, position: int, tool: Tool, closers: Closers) -> Argume
 
 
 _ENDS = ('"', "}", "]", "'")
+_UNSURE = frozenset(("closed_string", "surrounding_text", "escaped_quotes"))
+"""Repairs that, in a text without its last brackets, may hide that a value or a key was cut off."""
 
 
 def read_closed(text: str, position: int) -> tuple[Any, int, list[str]] | None:
@@ -192,7 +194,7 @@ def read_closed(text: str, position: int) -> tuple[Any, int, list[str]] | None:
     if not rest.endswith(_ENDS):
         return None
     mended = repair(rest)
-    if mended.error is not None or "closed_string" in mended.rules or "surrounding_text" in mended.rules:
+    if mended.error is not None or not _UNSURE.isdisjoint(mended.rules):
         return None
     return mended.value, position + len(rest), [*mended.rules, "closed_wrapper"]
 
@@ -326,6 +328,7 @@ _keyed_value = re.compile(
 ).match
 _half_keyed = re.compile(rf"(?:<[\w:|]{{1,40}}>\s*)?()({_KEY})\s*</{_PREFIX}arg_key>\s*<({_PREFIX}arg_value)>").match
 """Matches a key whose opening tag is missing, or is another tag."""
+_key_ends = re.compile(rf"(?:<[\w:|]{{1,40}}>\s*)?{_KEY}\s*</{_PREFIX}arg_key>").match
 _cut_item = re.compile(rf"(parameter|param|argument)\s+name\s*=\s*[\"']({_KEY})[\"']\s*>").match
 """Matches the tag of an argument without its first bracket."""
 _any_tag = re.compile(rf"</?{SIGIL}[^\W\d][\w.\-]*[^<>]*>").search

@@ -67,8 +67,8 @@ def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stat
     if read is None or not calls:
         return _read_damaged(text, position, offered)
     _, end, repairs = read
-    if len(calls) > _MOST_CALLS:
-        return []
+    if len(calls) > _MOST_CALLS or ("closed_wrapper" in repairs and not all(call.arguments for call in calls)):
+        return []  # too many, or arguments that may have been cut off
     ends = [end] if len(calls) == 1 else _ends_of(text, position, end, offered)
     if len(ends) != len(calls):
         return []

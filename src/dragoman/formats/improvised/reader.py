@@ -309,6 +309,8 @@ class ImprovisedReader:
         source = self._sources.find(text, at, final=True)
         assert source is not None
         plain, start = source.text, source.inner(at)
+        if text.endswith('<|"'):
+            return []  # the text ends inside the token of a quote
         name = self._find_name(plain, start, final=True, is_first=is_first)
         calls = [] if name is None else self._read_calls(plain, name, follows_call)
         if not calls and (name is not None or plain is not text):
@@ -356,7 +358,8 @@ class ImprovisedReader:
         if head.has_spoken and _end_of_wrapper(text, last.end, head) is None:
             return False
         if _lacks_end(text, end, head, last):
-            if last.notation == "none" or self._has_more(text, end, head):
+            is_cut = last.is_open and (head.has_tag or bool(head.fence))
+            if last.notation == "none" or is_cut or self._has_more(text, end, head):
                 return False  # the arguments may have been cut off, or the wrapper contains more than a call
             last.repairs.append("closed_wrapper")
         return True

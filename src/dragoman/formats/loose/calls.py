@@ -104,7 +104,7 @@ class Unescaped(Source):
 # --------------------------------------------------------------------------------------------------------------------
 # Calls as objects: which of the many keys names the tool, and where its arguments are.
 
-NAME_KEYS = (*envelope.NAME_KEYS, "function_call", "recipient_name", "func", "method", "api")
+NAME_KEYS = (*envelope.NAME_KEYS, "function_call", "func", "method", "api")
 ARGUMENT_KEYS = envelope.ARGUMENT_KEYS
 _ARGUMENT_KEYS = frozenset(ARGUMENT_KEYS)
 _ENVELOPE_KEYS = frozenset(("id", "type", "call_id", "tool_call_id", "index"))
