@@ -67,7 +67,7 @@ _glue = re.compile(
     rf"""(?:
       \s++
     | [:!#@]\d{{1,4}}\b
-    | \[[A-Z][A-Z_]{{2,20}}\](?:[\w\-]{{1,80}}(?=\[))?
+    | \[(?:TOOL_)?(?:ARGS|ARGUMENTS|PARAMS|PARAMETERS|INPUT|CALL_ID)\](?:[\w\-]{{1,80}}(?=\[))?
     | ["'`*\]】>|｜:：,=;}}%]
     | ->|→|⇒|=>
     | [ \t]?\((?:id:?\s?)?(?:call|toolu|id|chatcmpl)[\w\-]{{1,80}}\)

@@ -37,7 +37,8 @@ _stated_anywhere = re.compile(
 ).finditer
 _nameless = re.compile(rf"<{SIGIL}(?:invoke|function|tool)\s*(?:name\s*)?=\s*(?:\"\s*\"|'\s*')?\s*/?>").finditer
 _labelled = re.compile(
-    rf"^[ \t]*[\[【<(]{{1,2}}[ \t]*(?:{ANY_LABEL})[ \t]*[:：=][ \t]*[\"']?([^\W\d][\w.\-]*)[\"']?[ \t]*[\]】>)]{{1,2}}[ \t]*$",
+    rf"^[ \t]*[\[【<(]{{1,2}}[ \t]*(?:{ANY_LABEL})[ \t]*[:：=][ \t]*[\"']?([^\W\d][\w.\-]*)[\"']?"
+    r"[ \t]*[\]】>)]{1,2}[ \t]*$",
     re.MULTILINE,
 ).finditer
 _pair_lines = re.compile(r"^[ \t]*([^\W\d][\w.\-]*)[ \t]+(?=[\w.\-]+[=:])", re.MULTILINE).finditer
@@ -88,9 +89,14 @@ def _named(text: str, offered: OfferedNames, is_taken: Callable[[tuple[int, int]
             continue
         name = reader.find_name(text, at, is_first=is_first) if reader.may_name(text, at, is_first=is_first) else None
         if name is not None and not _is_definition(text, at):
-            yield Attempt(
-                name, (at, _end_of_line(text, at)), "its arguments cannot be read, or do not satisfy the schema"
-            )
+            end = _end_of_fence(text, at) or _end_of_line(text, at)
+            yield Attempt(name, (at, end), "its arguments cannot be read, or do not satisfy the schema")
+
+
+def _end_of_fence(text: str, at: int) -> int:
+    """Return the end of the fence that begins here; 0 if none begins, or if another line closes it."""
+    mark = text[at : at + 3]
+    return len(text) if mark in ("```", "~~~") and text.find("\n" + mark, at) < 0 else 0
 
 
 def _told(text: str, offered: OfferedNames) -> Iterator[Attempt]:

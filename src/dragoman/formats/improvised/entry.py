@@ -134,13 +134,15 @@ class Improvised(NamedLine):
         return needs_marks(text, marked_only=self._marked_only)
 
     def begins(self, cursor: Cursor, at: int) -> bool | None:
-        # The cheapest looks at a complete text come first.
-        if cursor.final and (
-            _python_list(cursor.text, at) is not None
-            or (not cursor.base and not (cursor.may_name(at) and self.may_occur(cursor)))
-        ):
+        # The cheapest looks come first: the first word of a line rejects most prose.
+        if cursor.final and _python_list(cursor.text, at) is not None:
             return False
-        return super().begins(cursor, at)
+        is_named = self._is_named(cursor, at)
+        if not is_named:
+            return is_named
+        if cursor.final and not cursor.base and not (cursor.may_name(at) and self.may_occur(cursor)):
+            return False
+        return self.begins_call(cursor, at)
 
     def begins_call(self, cursor: Cursor, at: int) -> bool | None:
         if cursor.tools is None or _python_list(cursor.text, at) is not None:

@@ -15,7 +15,9 @@ from dragoman.types import JsonObject, Tool
 
 _LOOK_AHEAD = 600
 _MOST_CALLS = 64
-_object_begins = re.compile(r"(?:\[\s*)?\{\{?\s*(?:[\"'“`]|//|/\*|\w)|\[\s*[\"'][^\W\d][\w.\-:/]{0,99}[\"']\s*,").match
+_object_begins = re.compile(
+    r"(?:\[\s*)?\{(?:\s*(?:[\"'“`]|//|/\*|\w)|\{\s*[\"'“])|\[\s*[\"'][^\W\d][\w.\-:/]{0,99}[\"']\s*,"
+).match
 _object_may_begin = re.compile(
     r"(?:\[\s*)?(?:\{\{?\s*/?)?\Z|\[\s*[\"'](?:[^\W\d][\w.\-:/]{0,99}(?:[\"']\s{0,100})?)?\Z"
 ).match

@@ -568,10 +568,10 @@ class ImprovisedReader:
             return None  # a name before code, as in prose with HTML
         if text.startswith("(", position) and head.words == _MOST_WORDS and text[head.position - 1] == "[":
             return None  # [NAME(...)] is a list of calls in Python, which other formats read
-        if text.startswith("<", position):
-            head.marked = True
         if not head.marked and has_token(text, position):
             head.marked = head.lacks_marker = True
+        if text.startswith("<", position):
+            head.marked = True
         if text[head.position - 1 : head.position] == "[" and _setting(text, position) is not None:
             return None  # [NAME] and settings below it, as in a configuration file
         return _Name(head, tool, position, in_tag, tag)
@@ -654,7 +654,7 @@ _closers = re.compile(
     | <[|｜][^|｜<>\n]{{1,60}}[|｜]>
     | <[\w:]{{1,60}}[|｜]>
     | <{{2,3}}\[?/?(?:END|end|/)[\w\- ]{{1,40}}\]?>{{2,3}}
-    | \[{{1,2}}/[\w\- ]{{1,40}}\]{{1,2}} | \{{\{{/[\w\- ]{{1,40}}\}}\}}
+    | \[{{1,2}}(?:/|END[ _\-])[\w\- ]{{1,40}}\]{{1,2}} | \{{\{{/[\w\- ]{{1,40}}\}}\}}
     | (%%|::)/?[\w\- ]{{1,40}}(?:%%|::)?(?=\s|\Z)
     | ([@!$%:\#~=])\3+(?=\s|\Z)
     | (?:invoke|function|tool_call)> | />
