@@ -64,6 +64,7 @@ READ = {
     "marks": (f"### TOOL_CALL_START ###\n{ENVELOPE}\n### TOOL_CALL_END ###", ""),
     "marks with lines": (f"I look.\n--- BEGIN TOOL CALL ---\n{ENVELOPE}\n--- END TOOL CALL ---", ""),
     "a damaged mark": (f"I look.\nTOOL_CALL_BLOCK>>>\n{ENVELOPE}\n<<<END_TOOL_CALL_BLOCK>>>", ""),
+    "marks in brackets": (f"I look.\n[TOOL_CALL_START]\n{ENVELOPE}\n[TOOL_CALL_END]", ""),
     "a call inside a tag": (f"<functioncall {ENVELOPE}>", ""),
     "a call inside an open tag": (f"<tool_call {ENVELOPE}", "closed_wrapper"),
     "the label of a program": (f"I look.\n```homeassistant\n{ENVELOPE}\n```", ""),
@@ -140,6 +141,8 @@ REPORTED = (
     "```find_ship\nport: Yst",
     'call:find_ship{port:<|"|>Ystad<|"',
     "<tool_call><function=find_ship><parameter=port>\nYstad\n</param",
+    '<invoke name="find_ship">\n<parameter name="port" Ystad</parameter>\n</invoke>',
+    '<invoke name="find_ship">\n<parameter name="port"\nYstad\n</parameter>\n</invoke>',
 )
 SHOWN = (
     f"<tools>\nThis is how it works: {ENVELOPE}\n</tools>",

@@ -197,6 +197,10 @@ class ReadPairs(Waiting):
                 raise BrokenCall("the tag of an argument is too long")
             yield from cursor.need()
         text = cursor.text[cursor.position : end]
+        if "<" in text:
+            cursor.return_to(mark)
+            # The bracket that was found belongs to another tag.
+            raise BrokenCall("the tag of an argument is not closed")
         found = {match[1]: match[2].strip("\"'") for match in _attribute.finditer(text)}
         key = found.pop("name", "").strip()
         if not key or _not_in_key(key):

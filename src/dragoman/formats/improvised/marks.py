@@ -13,13 +13,14 @@ MARK_BEGINS = r"(?:\#\#|==|--)[#=\-]{0,10}[ \t]*(?:[A-Z]{2}|[A-Z]?\Z)|[A-Z]{3,}_
 LONGEST_MARK = 100
 _WORDS = r"(?:tools?|functions?|calls?|actions?|invoke|use|request|block|begin|start|end|stop)"
 _line = re.compile(
-    rf"(?P<before>([#=\-])\2{{1,11}})?[ \t]*(?P<words>(?:{_WORDS}[ _\-]?){{2,6}})(?<![ \-])[ \t]*"
-    r"(?P<after>[^\w\s\"'{}()\[\]*`.,:;!?]{2,12})?[ \t]*(?=\r?\n|\Z)",
+    rf"(?P<before>([#=\-])\2{{1,11}}|\[{{1,2}})?[ \t]*(?P<words>(?:{_WORDS}[ _\-]?){{2,6}})(?<![ \-])[ \t]*"
+    r"(?P<after>[^\w\s\"'{}()\[\]*`.,:;!?]{2,12}|\]{1,2})?[ \t]*(?=\r?\n|\Z)",
     re.IGNORECASE,
 ).match
 _says_call = re.compile(r"tool|function|call|action", re.IGNORECASE).search
+_says_side = re.compile(r"begin|start|block|end|stop", re.IGNORECASE).search
 _says_end = re.compile(r"end|stop", re.IGNORECASE).search
-_next_line = re.compile(r"[ \t]*\r?\n\s*(?=[#=\-A-Z])").match
+_next_line = re.compile(r"[ \t]*\r?\n\s*(?=[#=\-A-Z\[])").match
 
 is_mark_word = re.compile(rf"(?:{_WORDS.upper()}_?){{2,6}}\Z").match
 """Matches the words of a mark without the punctuation around them."""
@@ -35,6 +36,9 @@ def _is_mark(mark: re.Match[str]) -> bool:
     words = mark["words"]
     if _says_call(words) is None:
         return False
+    if (mark["before"] or "")[:1] == "[":
+        # Brackets around other words are a label, which the walk to the name reads.
+        return mark["after"] is not None and words.isupper() and "_" in words and _says_side(words) is not None
     if words.isupper() and "_" in words:
         return bool(mark["before"] or mark["after"])
     return bool(mark["before"] and mark["after"]) and mark["before"][0] != "#"

@@ -403,7 +403,7 @@ class ImprovisedReader:
                 _require(text, position, final=final)
                 return None
             character = text[position]
-            if (character in "#=-" or character.isupper()) and _take_mark(text, head, final=final):
+            if (character in "#=-[" or character.isupper()) and _take_mark(text, head, final=final):
                 continue
             if character == "<":
                 found = self._take_tag(text, head, final=final)
