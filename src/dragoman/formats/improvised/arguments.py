@@ -106,7 +106,8 @@ def begins(text: str, position: int, tool: Tool, *, in_tag: bool) -> bool:
 
 def has_token(text: str, position: int) -> bool:
     """Whether a token of a format is between a name and its arguments. Only the token before the name is missing."""
-    return _mark_between(text, position, _skip_glue(text, position)) is not None
+    mark = _mark_between(text, position, position + _GLUE_LIMIT) if text[position : position + 1] != "(" else None
+    return mark is not None and mark.start() < _skip_glue(text, position)
 
 
 def read_after(

@@ -71,6 +71,7 @@ match_label = re.compile(
 _heading = re.compile(rf"(?:#{{1,6}}|[-*]|\*{{2,3}})[ \t]*(?=(?:{ANY_LABEL})\b)|\*{{2,3}}(?=\w)").match
 """Matches the markup of a heading, a list or bold text before a label, at the beginning of a message."""
 _doubled = re.compile(r"(?:%{2,3}|:{2,3})[ \t]*").match
+_may_mark = re.compile(r"##|==|--|\[{0,2}[A-Z]{3}").match
 _doubled_object = re.compile(r"\{\{\s*[\"'“]").match
 _object_in_tag = re.compile(r"\s*(?=[{\[]\s*[\"'{])").match
 _bracket_word = re.compile(r"[A-Za-z_]{2,20}:?[ \t]+").match
@@ -403,7 +404,7 @@ class ImprovisedReader:
                 _require(text, position, final=final)
                 return None
             character = text[position]
-            if (character in "#=-[" or character.isupper()) and _take_mark(text, head, final=final):
+            if _may_mark(text, position) is not None and _take_mark(text, head, final=final):
                 continue
             if character == "<":
                 found = self._take_tag(text, head, final=final)
