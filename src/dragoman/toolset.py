@@ -13,7 +13,7 @@ from dragoman.types import JsonObject, Tool
 _SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "schema", "parametersJsonSchema")
 _MORE = frozenset(("metadata", "read_only", "parallel_safe"))
 """Keys of a tool that only this project has."""
-_NAMESPACES = ("functions.", "function.", "tools.", "tool.", "default_api.", "mcp.")
+NAMESPACES = ("functions.", "function.", "tools.", "tool.", "default_api.", "mcp.")
 _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz", "-_.\\ ")
 # The same for UTF-8. A whole text is folded five times as fast as bytes.
 _FOLD_BYTES = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"abcdefghijklmnopqrstuvwxyz")
@@ -52,7 +52,7 @@ def _tails(name: str) -> list[str]:
 
 def without_namespace(name: str) -> str:
     """Return `search` for `functions.search`: without the prefix by which models and servers group tools."""
-    for prefix in _NAMESPACES:
+    for prefix in NAMESPACES:
         if name.startswith(prefix) and len(name) > len(prefix):
             return name[len(prefix) :]
     return name
@@ -272,8 +272,11 @@ class Toolset:
         return self._spellings
 
     def may_begin(self, word: str) -> bool:
-        """Whether an offered name, in any spelling, may begin with this word."""
-        return "\n" + fold(word) in (self._listed or self._list())
+        """Whether an offered name, in any spelling, may begin with this word, also after a usual namespace."""
+        listed = self._listed or self._list()
+        if "\n" + fold(word) in listed:
+            return True
+        return word.startswith(NAMESPACES) and "\n" + fold(without_namespace(word)) in listed
 
     def may_be(self, word: str) -> bool:
         """Whether a word without a namespace may be an offered name, in any spelling."""

@@ -127,6 +127,10 @@ def test_an_object_that_was_cut_is_an_error_unless_the_call_is_complete(value: d
         ("evaluated_arithmetic", '{"angle": 2 * 3.5}', {"angle": 7.0}),
         ("number_spelling", '{"change": +5}', {"change": 5}),
         ("equals_for_colon", '{"city" = "Paris"}', {"city": "Paris"}),
+        ("doubled_braces", '{{"a": {{"b": 1}}}}', {"a": {"b": 1}}),
+        ("half_quoted_key", '{"name="find", "n": 1}', {"name": "find", "n": 1}),
+        ("half_quoted_key", '{"name: "find"}', {"name": "find"}),
+        ("quote_tokens", '{"city": <|"|>Oslo, "N"<|"|>}', {"city": 'Oslo, "N"'}),
         ("joined_strings", '{"text": ("one " "two")}', {"text": "one two"}),
     ],
 )

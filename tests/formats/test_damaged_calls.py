@@ -8,6 +8,9 @@ from dragoman import Extraction, extract, extractor, formats
 from dragoman.toolset import Toolset
 
 ENVELOPE = '{"name": "find_ship", "arguments": ' + JSON + "}"
+GLM_END = "<arg_value>Ystad</arg_value><arg_key>days</arg_key><arg_value>3</arg_value></tool_call>"
+QWEN = "<tool_call>\n<function=find_ship>\n<parameter=port>\nYstad\n</parameter>\n<parameter=days>\n3\n</parameter>\n"
+CLOSED = "</function>\n</tool_call>"
 READ = {
     "words in a wrapper": (f"<tool_use>\nI look it up: {ENVELOPE}\n</tool_use>", "surrounding_text"),
     "words and a fence": (f"<tool_call>\nNow:\n```json\n{ENVELOPE}\n```\n</tool_call>", "surrounding_text"),
@@ -30,6 +33,70 @@ READ = {
     "a pictograph of two characters": ("🛠️ find_ship " + JSON, ""),
     "a heading": ("### Tool: find_ship\n```json\n" + JSON + "\n```", ""),
     "doubled signs": ("%%CALL%% find_ship " + JSON + " %%END%%", ""),
+    "a stripped token": ("I look.\nfind_ship[ARGS]" + JSON, "missing_marker"),
+    "a stripped token and an id": ("find_ship[CALL_ID]a1B2c3d4e[ARGS]" + JSON, "missing_marker"),
+    "a stripped token and a number": (f"functions.find_ship:0<|tool_call_argument_begin|>{JSON}", "missing_marker"),
+    "a stripped token with blanks": (f"I look.\nfind_ship:1 <|tool_call_argument_begin|> {JSON}", "missing_marker"),
+    "a stripped token and a separator": (f"find_ship<｜tool▁sep｜>{JSON}<｜tool▁call▁end｜>", "missing_marker"),
+    "another separator": (
+        f"<|tool_call_begin|>functions.find_ship!4<|tool_call_argument_begin|>{JSON}<|tool_call_end|>",
+        "unusual_counter",
+    ),
+    "a header without tokens": (f"I look.\n\nassistant to=functions.find_ship commentary json\n{JSON}", ""),
+    "a glued key": (f"<tool_call>find_shipport</arg_key>{GLM_END}", "missing_marker"),
+    "a key after a blank": (f"<tool_call>find_ship port</arg_key>{GLM_END}", "missing_marker"),
+    "another tag before a key": (f"<tool_call>find_ship<tool_call>port</arg_key>{GLM_END}", "missing_marker"),
+    "tags with a prefix": (
+        "<long_tool_call>find_ship\n<long_arg_key>port</long_arg_key>\n<long_arg_value>Ystad</long_arg_value>\n"
+        "<long_arg_key>days</long_arg_key>\n<long_arg_value>3</long_arg_value>\n</long_tool_call>",
+        "",
+    ),
+    "tags without brackets": (
+        '<minimax:tool_call>\ninvoke name="find_ship">\nparameter name="port">Ystadparameter>\n'
+        'parameter name="days">3parameter>\ninvoke>\n</minimax:tool_call>',
+        "missing_marker",
+    ),
+    "names and values as elements": (
+        "<function=find_ship>\n<parameter>\n<name>port</name>\n<type>string</type>\n<value>Ystad</value>\n</parameter>\n"
+        "<parameter>\n<name>days</name>\n<value>3</value>\n</parameter>\n</function>",
+        "",
+    ),
+    "marks": (f"### TOOL_CALL_START ###\n{ENVELOPE}\n### TOOL_CALL_END ###", ""),
+    "marks with lines": (f"I look.\n--- BEGIN TOOL CALL ---\n{ENVELOPE}\n--- END TOOL CALL ---", ""),
+    "a damaged mark": (f"I look.\nTOOL_CALL_BLOCK>>>\n{ENVELOPE}\n<<<END_TOOL_CALL_BLOCK>>>", ""),
+    "marks in brackets": (f"I look.\n[TOOL_CALL_START]\n{ENVELOPE}\n[TOOL_CALL_END]", ""),
+    "a call inside a tag": (f"<functioncall {ENVELOPE}>", ""),
+    "a call inside an open tag": (f"<tool_call {ENVELOPE}", "closed_wrapper"),
+    "the label of a program": (f"I look.\n```homeassistant\n{ENVELOPE}\n```", ""),
+    "doubled braces": (f"<tool_call>{{{ENVELOPE}}}</tool_call>", "doubled_braces"),
+    "a key with one quote": (
+        '<tool_call>{"name="find_ship", "arguments": ' + JSON + "}</tool_call>",
+        "half_quoted_key",
+    ),
+    "tokens for quotes": ('{"name": "find_ship", "arguments": {"port": <|">Ystad<|">, "days": 3}}', "quote_tokens"),
+    "a fence without backticks": (
+        f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>find_ship\njson\n{JSON}\n<｜tool▁call▁end｜>",
+        "markdown_fence",
+    ),
+    "a cut closing tag": (f"<tool_call>{ENVELOPE}</tool_ca", "closed_wrapper"),
+    "a cut closing tag of elements": (f"{QWEN}</function>\n</tool_c", "closed_wrapper"),
+    "a cut inner closing tag": (f"{QWEN}</fu", "closed_wrapper"),
+    "odd closers of values": (QWEN.replace("</parameter>", "</parameter/>") + CLOSED, "foreign_closer"),
+    "a key without a bracket": (QWEN.replace("=port>", "=port") + CLOSED, "closed_tag"),
+    "a value on one line without its closer": (
+        QWEN.replace(">\nYstad\n</parameter>", "> Ystad ") + CLOSED,
+        "closed_argument",
+    ),
+    "tags of Kimi K3 without their tokens": (
+        '<|open|>toolscall tool="find_ship" index="1"<|sep|><|open|>argument key="port" type="string"<|sep|>Ystad'
+        '<|close|>argument<|sep|><|open|>argument key="days" type="number"<|sep|>3<|close|>argument<|sep|>'
+        "<|close|>call<|sep|><|close|>toolsmessage<|sep|>",
+        "missing_marker",
+    ),
+    "lines of arguments": (
+        "```tool\nTOOL_NAME: find_ship\nBEGIN_ARG: port\nYstad\nEND_ARG\nBEGIN_ARG: days\n3\nEND_ARG\n```",
+        "",
+    ),
     "a nested envelope": ('{"reply": {"tool_calls": [' + ENVELOPE + "]}}", ""),
 }
 COMMA = {"port": "Malmö, Skåne", "days": 3}
@@ -57,6 +124,25 @@ REPORTED = (
     'find_ship(port="Ystad", days=07)',
     "@find_ship port=Ystad days=07",
     '<find_ship port="Ystad" days="07"/>',
+    # The name or the arguments are there, and nothing makes a call of them.
+    "declaration:default_api:find_ship" + JSON,
+    "I call find_ship with input: " + JSON,
+    'I call find_ship with input: {"port": "Yst',
+    'First the port. function_call:{"id":"c1","call":"find_ship","arguments":' + JSON + "}",
+    "I look.\n\nrun_shell command=ls",
+    "I look.\n\n[tool: find_ship]",
+    '<function_calls>\n<invoke name="">\n<parameter name="port">Ystad</parameter>\n</invoke>\n</function_calls>',
+    "<tool_call>find_shipport</arg_key><arg_val",
+    'find_ship[ARGS]{"port": "Yst',
+    "```tool\nTOOL_NAME: find_ship\nBEGIN_ARG: port\nYst",
+    '<|open|>toolscall tool="find_ship" index="1"<|sep|><|open|>argument key="port" type="string"<|sep|>Yst',
+    # What may be cut off is no value.
+    '<tool_call>find_ship {"port": "Ystad", "',
+    "```find_ship\nport: Yst",
+    'call:find_ship{port:<|"|>Ystad<|"',
+    "<tool_call><function=find_ship><parameter=port>\nYstad\n</param",
+    '<invoke name="find_ship">\n<parameter name="port" Ystad</parameter>\n</invoke>',
+    '<invoke name="find_ship">\n<parameter name="port"\nYstad\n</parameter>\n</invoke>',
 )
 SHOWN = (
     f"<tools>\nThis is how it works: {ENVELOPE}\n</tools>",
@@ -74,6 +160,13 @@ SHOWN = (
     '<invoke name="all_ships">\nmore',
     f"Template:\n<tool_call>\n{ENVELOPE}\n</tool_call>\nFill it in.",
     f"e.g.\n@find_ship {JSON}\nwas the old form.",
+    f"Format:\n### TOOL_CALL_START ###\n{ENVELOPE}\n### TOOL_CALL_END ###\nThat is what the old client wrote.",
+    f"### TOOL CALLS ###\n{ENVELOPE}",
+    f"find_ship[ARGS]{JSON} is what the server printed.",
+    f"1. find_ship[ARGS]{JSON}\n2. nothing",
+    f"find_ship[PORT]{JSON}\nis an index.",
+    "find_ship!\n" + JSON + " is JSON.",
+    "<tool_call>\n<function=find_ship/>\n</tool_call>",
 )
 """What must not be a call. Most of it is reported, because it looks like one."""
 
@@ -142,3 +235,33 @@ def test_a_tool_that_declares_no_parameters_takes_those_of_an_envelope() -> None
     text = '{"name": "do", "arguments": {"x": 1}}'
     assert calls_of(formats.parse(f"<step>{text}</step>", tools=tools)) == [("do", {"x": 1})]
     assert calls_of(formats.parse('<step>@do {"x": 1}</step>', tools=tools)) == []
+
+
+PARALLEL = (
+    '{"tool_uses": [{"recipient_name": "functions.find_ship", "parameters": '
+    + JSON
+    + '}, {"recipient_name": "functions.read_log", "parameters": {"path": "a"}}]}'
+)
+
+
+def test_several_calls_in_one_are_judged_one_by_one() -> None:
+    header = "<|channel|>commentary to=multi_tool_use.parallel <|constrain|>json<|message|>"
+    found = whole_and_streamed(f"{header}{PARALLEL}<|call|>")
+    assert [call.name for call in found.calls] == ["find_ship", "read_log"]
+    assert all("unwrapped_call" in call.repairs for call in found.calls)
+    found = whole_and_streamed(f"{header}{PARALLEL.replace('port', 'harbour')}<|call|>")
+    assert [call.name for call in found.calls] == ["read_log"]
+    assert [call.name for call in found.invalid] == ["find_ship"]
+    found = whole_and_streamed(f"{header}{PARALLEL.replace('recipient_name', 'who')}<|call|>")
+    assert not found.calls and found.invalid
+    assert not whole_and_streamed(f"It sent `{PARALLEL}` to the tool.").calls
+
+
+def test_a_name_with_a_namespace_is_read_in_pieces_as_in_the_whole() -> None:
+    for name in (
+        "declaration:default_api:find_ship",
+        "default_api:find_ship",
+        "a.b.c.find_ship",
+        "x" * 400 + ":find_ship",
+    ):
+        whole_and_streamed(name + JSON)

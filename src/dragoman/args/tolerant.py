@@ -28,6 +28,7 @@ __all__ = ["TolerantReader", "Unreadable"]
 
 _member = re.compile(r"""\s*+(?:"([^"\\\x00-\x1f]*+)"|'([^'\\\x00-\x1f]*+)'|([^\W\d]\w*+))\s*+:\s*+(?![/#])""").match
 _bare_key = re.compile(r"(?:[\w$]|\\_)(?:[\w$.-]|\\_)*+").match
+_half_quoted = re.compile(r"([^\W\d][\w.-]{0,99}) ?[=:] ?\Z").match
 _colon = re.compile(r"\s*+(?::|=>?)").match
 _set_opens = re.compile(r"""\{\s*+(?:"[^"\\\n]*+"|'[^'\\\n]*+'|[\w.+-]++)\s*+[,}]""").match
 _keyword = re.compile(r"\s*+([^\W\d]\w*+)\s*+=(?!=)\s*+(?![/#])").match
@@ -105,6 +106,8 @@ class TolerantReader(ScalarReader):
             return prefixed
         elif char == "d" and self._expressions and text.startswith("dict(", position):
             value, end = self._dict_call(position, depth + 1)
+        elif char == "<" and (quoted := self._token_string(position)) is not None:
+            return quoted
         else:
             return self._word_or_number(position)
         if self._expressions and value_ends(text, end) is None:
@@ -124,6 +127,8 @@ class TolerantReader(ScalarReader):
     def _container(self, char: str, position: int, depth: int) -> tuple[Any, int]:
         self._check_depth(position, depth)
         if char == "{":
+            if self.text.startswith("{", position + 1):
+                return self._doubled_object(position, depth)
             if self._expressions and _set_opens(self.text, position) is not None:
                 return self._items(position + 1, "}", "item", depth)[:2]
             return self._object(position + 1, depth)
@@ -138,6 +143,15 @@ class TolerantReader(ScalarReader):
         if not self._python:
             self._rules["python_literals"] = None
         return items, end
+
+    def _doubled_object(self, position: int, depth: int) -> tuple[Any, int]:
+        """Read `{{...}}`: a template writes each brace twice, and the model copies that."""
+        value, end = self._object(position + 2, depth)
+        end = self._skip(end)
+        if not self.text.startswith("}", end):
+            raise Unreadable("expected a second '}'", end, cut=end >= len(self.text))
+        self._rules["doubled_braces"] = None
+        return value, end + 1
 
     def _check_depth(self, position: int, depth: int) -> None:
         if depth > self.max_depth:
@@ -230,9 +244,13 @@ class TolerantReader(ScalarReader):
             return None, position + 1
         if self._closer_missing(position):
             return None, position
-        key, position = self._key(position)
-        position = self._skip(position)
+        key, end = self._key(position)
+        position = self._skip(end)
         colon = _colon(text, position)
+        if colon is None and (half := _half_quoted(key)) is not None and text[end - 1] == '"' and position == end:
+            # `"name="search"`: the second quote opens the value.
+            self._rules["half_quoted_key"] = None
+            return half[1], end - 1
         if colon is None:
             raise Unreadable("expected ':'", position, cut=position >= len(text))
         if not colon[0].endswith(":"):
@@ -243,9 +261,9 @@ class TolerantReader(ScalarReader):
         text = self.text
         if text[position : position + 1] in CLOSING_QUOTES:
             return read_string(text, position, "key", rules=self._rules, python=self._python)
-        prefixed = self._prefixed_string(position, "key", 0)
-        if prefixed is not None:
-            return prefixed
+        quoted = self._prefixed_string(position, "key", 0) or self._token_string(position)
+        if quoted is not None:
+            return quoted
         bare = _bare_key(text, position)
         if bare is None:
             raise Unreadable("expected a key", position, cut=position >= len(text))

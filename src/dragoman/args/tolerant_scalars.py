@@ -445,6 +445,7 @@ def expression_end(text: str, start: int) -> int:
     return position
 
 
+_control_token = re.compile(r"<\|[^|<>\n]{0,40}\|?>").search
 _escaped_words = re.compile(r"(?:\w|\\_|[.\-])+").fullmatch
 
 
@@ -458,6 +459,8 @@ def read_expression(text: str, start: int, rules: dict[str, None]) -> tuple[Any,
         raise Unreadable("not a finite number", start)
     if source in ("...", "…"):
         raise Unreadable("a placeholder, not a value", start)
+    if source.startswith("<|") or ("<|" in source and _control_token(source) is not None):
+        raise Unreadable("a control token, not a value", start)
     number = evaluate(source)
     if number is not None:
         rules["evaluated_arithmetic"] = None
@@ -486,6 +489,8 @@ _odd_number = re.compile(
 ).match
 _word = re.compile(r"[^\W\d]\w*+").match
 _prefix = re.compile(r"[rbfuRBFU]{1,2}(?=[\"'])").match
+_quote_token = re.compile(r'<\|"\|?>|<escape>').match
+"""Matches the token that Gemma writes for a quote, also without its second bar."""
 _embeds = re.compile(r"\"\s*+[\[{][\[{\s]*+\"").match
 _string_continues = re.compile(r"\s*+(?:\+\s*+)?(?=[rbfuRBFU]{0,2}[\"'])").match
 # What may follow a value if it is not the beginning of an expression. `7 // 2` is a sum, `7 // seven` is commented.
@@ -565,6 +570,17 @@ class ScalarReader:
         if text[end : end + 1] not in _ENDS and (place == "argument" or self._expressions):
             return self._continued(position, value, end, place, depth)
         return value, end
+
+    def _token_string(self, position: int) -> tuple[str, int] | None:
+        """Read a string between two quotes that are tokens, `<|"|>Oslo<|"|>`; None if there is none here."""
+        quote = _quote_token(self.text, position)
+        if quote is None:
+            return None
+        end = self.text.find(quote[0], quote.end())
+        if end < 0:
+            raise Unreadable("string without end", position, cut=True)
+        self._rules["quote_tokens"] = None
+        return self.text[quote.end() : end], end + len(quote[0])
 
     def _odd_string(self, position: int, place: Place, depth: int, raw: bool) -> tuple[str, int]:
         embedded = self._embedded_json(position, place, depth)

@@ -42,6 +42,7 @@ from dragoman.extraction.suspects import (
 )
 from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
 from dragoman.formats.cursor import IMPROVISED
+from dragoman.formats.envelope import read_parallel
 from dragoman.formats.intent import has_placeholder
 from dragoman.formats.registry import plan_for, reasoning_plan
 from dragoman.formats.thinking import ORPHANS
@@ -161,6 +162,31 @@ def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
         elif isinstance(event, CallRefused):
             candidates.append(Candidate(event.call, "thinking"))
     return candidates[::-1]
+
+
+def split_parallel(candidate: Candidate, book: ToolNames) -> list[Candidate]:
+    """Return the candidates for the calls in a call of several tools at once; any other candidate alone.
+
+    Each of them is judged as if it stood alone, in the place of the one call.
+    """
+    call = candidate.call
+    inner = read_parallel(call.name, call.arguments) if "tool_uses" in call.arguments else []
+    if not inner or book.find(call.name) is not None:
+        return [candidate]
+    return [
+        replace(
+            candidate,
+            call=replace(
+                call,
+                id=call.id if not number else "",
+                name=one.name,
+                arguments=one.arguments,
+                repairs=(*call.repairs, *one.repairs),
+                known_tool=None if book.offered is None else book.find(one.name) is not None,
+            ),
+        )
+        for number, one in enumerate(inner)
+    ]
 
 
 def _find_drafts(events: list[Event]) -> set[str]:
@@ -376,7 +402,8 @@ class Judge:
             return Extraction(received.text, received.thinking, self._calls, [], self._invalid, "", self._suspects)
         kept = {}
         for candidate in without_previews(find_candidates(received.text, events)):
-            kept[id(candidate.call)] = self._settle(candidate, is_cut=received.is_cut)
+            settled = [self._settle(one, is_cut=received.is_cut) for one in split_parallel(candidate, settings.book)]
+            kept[id(candidate.call)] = any(settled)
         if events and settings.text_calls:
             self._suspect(received, events)
         for event in events:

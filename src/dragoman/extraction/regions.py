@@ -663,6 +663,7 @@ def is_in_sentence(text: str, span: tuple[int, int], calls: SpanList) -> bool:
 
 _shows = re.compile(
     r"^\W*(?:e\.g\.|(?:for )?(?:example|instance)s?\b|samples?\b|templates?\b|usage\b|syntax\b)[^.!?\n]{0,60}[:,.]?\Z"
+    r"|^\W*(?:\w+ ){0,2}(?:formats?|notations?)\W*:\Z"
     r"|\bdescribes? (?:it|this|them|the call)\b[^.\n]{0,40}:\Z",
     re.IGNORECASE,
 ).search

@@ -102,7 +102,7 @@ class Markers:
         if self._line_gate is not None:
             gates = [*self._line_gate, *_branches(grow(self._line_words), partial=partial)]
             if partial:
-                gates.insert(0, rf"\S{{0,{_LINE_START}}}\Z")
+                gates.insert(0, rf"\S{{0,{_LINE_START}}}+[ \t]{{0,9}}+(?:to?)?\Z")  # `commentary to=NAME` has a blank
             branches += [rf"\n(?=[ \t]*+(?:{'|'.join(gates)}))"] if gates else []
         # Every branch begins with a literal character, so the search can skip to the next one of these.
         pattern = re.compile("|".join(branches))
@@ -412,6 +412,27 @@ class Cursor:
         if found is not None:
             self.position += ahead + len(found)
         return found
+
+    def take_cut_closer(self, closers: Markers) -> Generator[None, None, bool]:
+        """Move over the beginning of a closing tag with which the text ends. Such a tag counts as a missing one."""
+        at = skip_blanks(self.text, self.position).end()  # type: ignore[union-attr]
+        while not self.final and self._is_cut(closers, at):
+            yield
+            at = skip_blanks(self.text, self.position).end()  # type: ignore[union-attr]
+        if not self.final or not self._is_cut(closers, at):
+            return False
+        self.position = len(self.text)
+        self.ended = False
+        return True
+
+    def _is_cut(self, closers: Markers, at: int) -> bool:
+        """Whether the text ends inside a closing tag, after its first two characters."""
+        rest = self.text[at : at + _LINE_START]
+        return (
+            len(rest) > 1
+            and rest[1] == "/"
+            and any(len(rest) < len(each) and each.startswith(rest) for each in closers)
+        )
 
     def close_wrapper(self, closers: Markers) -> Reader:
         """Move over the closer. If the model left it out, report a repair."""

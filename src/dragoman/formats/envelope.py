@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from dragoman.args.decoder import Undecodable, decode
 from dragoman.args.tolerant import repair
-from dragoman.toolset import Toolset
+from dragoman.toolset import Toolset, fold, without_namespace
 from dragoman.types import JsonObject, Tool
 
-NAME_KEYS = ("name", "function", "tool_name", "tool", "function_name", "action", "tool_call")
+NAME_KEYS = ("name", "function", "tool_name", "tool", "function_name", "action", "tool_call", "recipient_name")
 ARGUMENT_KEYS = (
     *("arguments", "parameters", "args", "input", "tool_input", "params", "action_input", "tool_args", "kwargs"),
     *("inputs", "tool_arguments", "tool_parameters", "tool_params", "function_args", "function_arguments"),
@@ -262,6 +262,31 @@ def read_arguments(value: Any, *, encoded: bool = False) -> tuple[JsonObject, tu
         type(value), "no object"
     )
     raise NoCall(f"the arguments are {kind}, not an object", broken=True)
+
+
+_PARALLEL = "multitooluseparallel"
+_MOST_PARALLEL = 64
+
+
+def read_parallel(name: str, arguments: JsonObject) -> list[DecodedCall]:
+    """Return the calls in a call of `multi_tool_use.parallel`; empty if it is another call, or one cannot be read.
+
+    Models of OpenAI learned this tool, which calls several tools at once. Nobody offers it.
+    """
+    uses = arguments.get("tool_uses")
+    if fold(without_namespace(name)) != _PARALLEL or not isinstance(uses, list) or len(uses) > _MOST_PARALLEL:
+        return []
+    calls: list[DecodedCall] = []
+    for use in uses:
+        named = use.get("recipient_name") if isinstance(use, dict) else None
+        if not isinstance(named, str) or "parameters" not in use or use.keys() - {"recipient_name", "parameters"}:
+            return []
+        try:
+            inner, repairs = read_arguments(use["parameters"])
+        except NoCall:
+            return []
+        calls.append(DecodedCall(without_namespace(named), inner, None, (*repairs, "unwrapped_call")))
+    return calls
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ _BLANKS = r"[ \t\r\n]*"
 _VALUE = Hole("value")
 _SLOT = r"[^<>\"'\\\n ]{1,200}?"
 _needs_care = re.compile(r"</|&(?:amp|lt|gt|quot|apos|#)").search
-_last_closer = re.compile(r"[ \t]*(?:\r?\n)?[ \t]*</([^\s<>/]{1,60})>[ \t\r\n]*\Z").search
+_last_closer = re.compile(r"[ \t]*(?:\r?\n)?[ \t]*</([^\s<>/]{1,60})/?>[ \t\r\n]*\Z").search
 
 
 def with_returns(space: str) -> str:
@@ -82,7 +82,8 @@ class WholePair:
         if index > 0 and self._nodes[index - 1] == _VALUE:
             return ""  # the closer contains it
         if 0 <= index < len(self._nodes) - 1 and self._nodes[index + 1] == _VALUE:
-            return r"(?:(?P<plain>\n)|\r\n)?"
+            ends_key = index > 0 and isinstance(self._nodes[index - 1], Hole)
+            return r"(?:(?P<plain>\n)|\r\n)" + ("" if ends_key else "?")
         return _BLANKS
 
     def _write_framed(self, index: int, closers: str, trail: str) -> str:
@@ -148,6 +149,7 @@ class ReadPairs(Waiting):
         self.tags = {text: match[1] for text in first if (match := _names_key(text)) is not None}
         self.tags |= {start: start for start in self.tags.values()}
         self.ends = Markers((*first, *self.tags, *exits))
+        self.exits = exits
         self.extra_closers = Markers(self.value.closers)
         self.landmarks = landmarks
 
@@ -195,6 +197,10 @@ class ReadPairs(Waiting):
                 raise BrokenCall("the tag of an argument is too long")
             yield from cursor.need()
         text = cursor.text[cursor.position : end]
+        if "<" in text:
+            cursor.return_to(mark)
+            # The bracket that was found belongs to another tag.
+            raise BrokenCall("the tag of an argument is not closed")
         found = {match[1]: match[2].strip("\"'") for match in _attribute.finditer(text)}
         key = found.pop("name", "").strip()
         if not key or _not_in_key(key):
@@ -214,6 +220,8 @@ class ReadPairs(Waiting):
         while cursor.position == len(cursor.text) and not cursor.final:
             yield
         if cursor.final and cursor.position == len(cursor.text):
+            return True
+        if (yield from cursor.take_cut_closer(self.exits)):
             return True
         found, ahead = yield from cursor.look(self.landmarks)
         return ahead == 0 and found is not None and found not in self.ends.literals
@@ -274,6 +282,8 @@ class ReadValue(Waiting):
         framed = {(trail or "\n") + end: end for end in ends}
         self.framed = framed | {with_returns(trail or "\n") + end: end for end in ends}
         self.closers = frozenset(closers)
+        self.is_framed = "\n" in lead and "\n" in trail
+        """The template writes a value on lines of its own."""
         self.is_tag = all(closer.startswith("</") for closer in closers)
         """A tag ends the value wherever it is. Other closers end it only before the next argument or the end."""
         self.exits = exits.literals
@@ -303,6 +313,8 @@ class ReadValue(Waiting):
         if not is_closed:
             cursor.repair("closed_argument")
             text = self._without_foreign_closer(cursor, text, key)
+            if lead != "\n" and self.is_framed and "\n" not in text:
+                text = text.strip(" \t")  # the template puts a value on a line of its own, so these blanks are layout
         self.settle(cursor, scope, key, text, stated, streamed=is_text)
 
     def settle(
@@ -397,7 +409,7 @@ class ReadValue(Waiting):
             else:
                 seen = cursor.look_now(follows, len(marker))
                 found, length = seen or (yield from cursor.look(follows, len(marker)))
-                if end in self.exits and cursor.final and cursor.position + length == len(cursor.text):
+                if cursor.final and cursor.position + length == len(cursor.text):
                     found = end
             if found is not None:
                 return (len(marker), True) if end in self.closers else (len(marker) - len(end), False)

@@ -40,7 +40,7 @@ from dragoman.formats.template import (
     first_literals,
     literals_after,
 )
-from dragoman.toolset import Toolset
+from dragoman.toolset import NAMESPACES, Toolset
 
 # --------------------------------------------------------------------------------------------------------------------
 # The starts of lines: what may begin only there, and which lines may pass unread.
@@ -68,7 +68,8 @@ class LineStarts:
         words = tuple(words)
         self.words = Markers(words) if words else None
         labels = (label for entry in self.entries for label in entry.line_labels)
-        self.word_starts = frozenset(word[:end] for word in (*words, *labels) for end in range(len(word) + 1))
+        named = NAMESPACES if any(entry.line_is_named for entry in self.entries) else ()
+        self.word_starts = frozenset(word[:end] for word in (*words, *labels, *named) for end in range(len(word) + 1))
         self.gated = bool(self.entries) or self.words is not None
         self.watched = watched or self.gated
         """Whether the parser must track where lines begin."""
@@ -77,6 +78,7 @@ class LineStarts:
         marked = [entry.marked_gate or gate for entry, gate in zip(self.entries, gates, strict=True)]
         self.marked_gate = tuple(dict.fromkeys(marked))
         self.first_characters = frozenset("".join(entry.line_characters for entry in self.entries))
+        self.doubled_characters = frozenset("".join(entry.doubled_characters for entry in self.entries))
         self.open_to_names = any(entry.line_is_named for entry in self.entries)
         self.are_named = all(entry.line_is_named for entry in self.entries)
         """Whether every line that begins a call contains an offered name."""
@@ -107,7 +109,7 @@ class LineFilter:
         assert start is not None
         word, following = start.groups()
         if not following and not lines.open_to_all:
-            if not word or self._may_begin(word):
+            if not word or self._may_begin(word) or word.isupper():
                 return WAITS if len(head) <= _LONG else WAKES
         elif self.may_gate(head, 0):
             return WAKES
@@ -122,9 +124,13 @@ class LineFilter:
         if lines.open_to_all or not following:
             return True
         if word:
-            return following in "/> \t[:({<=" and self._may_begin(word)
+            if following in "!>#~" and "_" in word and word.isupper():
+                return lines.open_to_names
+            return following in "/> \t[:({<=!" and self._may_begin(word)
         if following in lines.first_characters or following in lines.word_starts:
             return True
+        if following in lines.doubled_characters:
+            return text[start.end() : start.end() + 1] in ("", following)
         return following > "\u2000" and lines.open_to_names  # a symbol may be the sigil of a call
 
     def _may_begin(self, word: str) -> bool:
@@ -157,7 +163,7 @@ def compile_entry(row: Format, source: str) -> TemplateEntry:
     steps: list[Step] = []
     for index, node in enumerate(nodes[: payload + 1]):
         if index and _closes_tag(nodes[index - 1], node):
-            steps[-1] = ReadTagName()
+            steps[-1] = ReadTagName("name")
         else:
             steps.extend(compiler.compile(node, nodes[index + 1 :]))
         if index == 0 and (row.own_lines or row.opens_line):
@@ -175,7 +181,7 @@ def compile_entry(row: Format, source: str) -> TemplateEntry:
 
 
 def _closes_tag(before: Node, node: Node) -> bool:
-    return before == Hole("name") and isinstance(node, Literal) and node.text == ">"
+    return before in (Hole("name"), Hole("key")) and isinstance(node, Literal) and node.text == ">"
 
 
 def _is_payload(node: Node) -> bool:
@@ -218,6 +224,8 @@ class _Compiler:
 
     def _stops(self, rest: tuple[Node, ...]) -> tuple[str, ...]:
         stops = first_literals(rest)
+        if not stops and rest and isinstance(rest[0], Space) and "\n" in rest[0].text:
+            return "\n", "\r\n"  # a key on a line of its own
         if not stops:
             raise TemplateError(f"a hole in the template of {self.row.name!r} has no end")
         return stops
@@ -256,7 +264,9 @@ class _Compiler:
         index = 0
         while index < len(nodes):
             node = nodes[index]
-            if isinstance(node, Hole) and node.kind == "value":
+            if index and _closes_tag(nodes[index - 1], node):
+                steps[-1] = ReadTagName("key")
+            elif isinstance(node, Hole) and node.kind == "value":
                 lead = nodes[index - 1]
                 step, used = self._value(nodes[index + 1 :], lead.text if isinstance(lead, Space) else "", first, ends)
                 if steps and isinstance(lead, Space):

@@ -30,6 +30,8 @@ _attribute_names = re.compile(r"""\s([A-Za-z_][\w:.\-]*)\s*=\s*(?:"[^"]*"?|'[^']
 _LABELS = frozenset(("id", "call_id", "tool_call_id", "type", "index", "string"))
 """Attributes next to a name that hold no argument."""
 _not_in_key = re.compile(r"[\"'<>\n]").search
+_counted = re.compile(r"(.*?)[ \t]?([:!#@;,|~=])[ \t]?\d+\Z", re.DOTALL).match
+_label_after = re.compile(r"\s*\n\s*(?:json|JSON)\Z").search
 line_ends = re.compile(r"[ \t\r]*(\n|\Z)").match
 
 
@@ -175,17 +177,32 @@ class ReadSlot:
         if self.kind in ("name", "key") and not value:
             raise BrokenCall(f"the {self.kind} is empty")
         if self.kind == "name":
-            value = value.strip("\"'")
+            value = self._plain_name(value.strip("\"'"), cursor)
             if not is_name(value):
                 raise BrokenCall(f"{value[:40]!r} is not a tool name")
         scope.filled[self.kind] = value
 
+    def _plain_name(self, value: str, cursor: Cursor) -> str:
+        """Take off what is no part of a name: the label of a fence that was lost."""
+        label = _label_after(value)
+        if label is None:
+            return value
+        cursor.repair("markdown_fence")
+        return value[: label.start()]
+
 
 class ReadTagName(ReadSlot):
-    """The name inside a tag, and the bracket that closes the tag. A line end before the bracket also ends the name."""
+    """The name or the key inside a tag, and the bracket that closes the tag. A line end before that also ends it."""
 
-    def __init__(self) -> None:
-        super().__init__("name", Markers([">", "\n"]))
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind, Markers([">", "\n"]))
+
+    def _plain_name(self, value: str, cursor: Cursor) -> str:
+        """Take off the slash of a self-closing tag: the call has no arguments, and no closing tag."""
+        if not value.endswith("/"):
+            return value
+        cursor.repair("closed_wrapper")
+        return value[:-1].rstrip("\"' ")
 
     def now(self, cursor: Cursor, scope: Scope) -> bool:
         return super().now(cursor, scope) and self._close_tag(cursor)
@@ -238,15 +255,16 @@ class ReadEnvelopes(Waiting):
 
 
 def name_from_id(identity: str) -> str:
-    """`functions.search:0` names the tool `search`."""
-    name, colon, number = identity.rpartition(":")
-    name = name if colon and number.isdigit() else identity
-    return name.removeprefix("functions.")
+    """`functions.search:0` names the tool `search`; a damaged colon may be another character that no name has."""
+    counted = _counted(identity)
+    return (identity if counted is None else counted[1]).removeprefix("functions.")
 
 
 def announce(cursor: Cursor, scope: Scope) -> None:
     identity = scope.filled.get("id")
     name = scope.filled.get("name") or name_from_id(identity or "")
+    if identity and "name" not in scope.filled and (counted := _counted(identity)) is not None and counted[2] != ":":
+        cursor.repair("unusual_counter")
     if not name or not is_name(name):
         raise BrokenCall(f"{name[:40]!r} is not a tool name" if name else "the call has no name")
     scope.filled["name"] = name
@@ -356,7 +374,9 @@ class ReadClosers(Waiting):
                 alone = yield from self._is_alone(cursor, ahead, len(found))
                 found = found if alone else None
             if found is None:
-                if not all(self.optional[index:]):
+                if cursor.final and self.tags and (yield from cursor.take_cut_closer(self.suffixes[index])):
+                    cursor.repair("closed_wrapper")
+                elif not all(self.optional[index:]):
                     yield from self._close_for_the_model(cursor, closed)
                 return
             matched = next(k for k in range(index, len(self.closers)) if found in self.closers[k].literals)

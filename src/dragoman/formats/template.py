@@ -186,6 +186,8 @@ class Entry(ABC):
     marked_gate = ""
     """The same for a text that `needs_marks`."""
     line_characters = ""
+    doubled_characters = ""
+    """Characters that begin its line if there are two of them."""
     line_is_named = False
     line_labels: Collection[str] = ()
     """Words other than names that may begin its line."""
@@ -240,6 +242,7 @@ class UnmarkedEntry(Entry):
 
 _first_word = re.compile(r"[^\W\d][\w.\-]*").match
 match_name = re.compile(r"[^\W\d](?:[\w\-]|[.:/](?=[^\W\d])|\\_)*").match
+_LONGEST_NAME = 300
 
 
 class NamedLine(Entry):
@@ -250,16 +253,19 @@ class NamedLine(Entry):
     line_is_named = True
     match_label: Match
     """Matches a label with what follows it, in a text that is complete."""
+    is_mark: Match
+    """Matches a word that is a mark of its own."""
 
     def begins(self, cursor: Cursor, at: int) -> bool | None:
-        return self._is_named(cursor, at) and self.begins_call(cursor, at)
+        is_named = self._is_named(cursor, at)
+        return self.begins_call(cursor, at) if is_named else is_named
 
     def begins_call(self, cursor: Cursor, at: int) -> bool | None:
         """Decide about a line that begins with markup, a label or a name."""
         return True
 
-    def _is_named(self, cursor: Cursor, at: int) -> bool:
-        """Reject a line that begins with another word. Most lines of prose end here.
+    def _is_named(self, cursor: Cursor, at: int) -> bool | None:
+        """Reject a line that begins with another word. Most lines of prose end here. None: more text is needed.
 
         Except for the first line, the parser judges the beginning of a line by the same word, before the rest of the
         line has arrived. So a name with an unknown namespace counts only at the start of the message.
@@ -274,7 +280,11 @@ class NamedLine(Entry):
         if word[0].lower() in self.line_labels and not (cursor.final and self.match_label(text, at) is None):
             return True
         if not tools.may_begin(word[0]):
-            name = match_name(text, at) if cursor.begins_message else None
+            if self.is_mark(word[0]) is not None:
+                return True
+            name = match_name(text, at, at + _LONGEST_NAME) if cursor.begins_message else None
+            if name is not None and not cursor.final and name.end() > len(text) - 2 and len(text) - at < _LONGEST_NAME:
+                return None  # the character after the name may separate a namespace
             if name is None or not has_namespace(name[0]):
                 return False
             return ":" in name[0] or tools.find(name[0].removesuffix(".call")) is not None

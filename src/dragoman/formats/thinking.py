@@ -24,6 +24,8 @@ class Wrapper(Struct, frozen=True):
     named: bool = False
 
 
+_NAMED = ("reasoning", "thinking", "thought", "scratchpad", "antThinking", "analysis")
+
 WRAPPERS: tuple[Wrapper, ...] = (
     Wrapper((("<think>", "</think>"),), "DeepSeek, Qwen3, GLM, Kimi, MiniMax, Nemotron and most others"),
     Wrapper(
@@ -47,6 +49,10 @@ WRAPPERS: tuple[Wrapper, ...] = (
     Wrapper((("[THINK]", "[/THINK]"),), "Magistral, Ministral 3"),
     Wrapper((("<|channel|>analysis<|message|>", "<|end|>"),), "gpt-oss"),
     Wrapper((("<|channel>thought", "<channel|>"),), "Gemma 4"),
+    Wrapper((("<|turn|>thinking", "<turn|>"),), "Gemma 4 behind servers that change its tokens"),
+    Wrapper((("<unused94>thought", "<unused95>"),), "MedGemma"),
+    Wrapper((("<|begin_of_thought|>", "<|end_of_thought|>"),), "OpenThinker, Sky-T1"),
+    Wrapper((("<REASONING_SCRATCHPAD>", "</REASONING_SCRATCHPAD>"),), "Hermes in agents"),
     Wrapper((("<|START_THINKING|>", "<|END_THINKING|>"),), "Cohere Command"),
     Wrapper((("<|open|>think<|sep|>", "<|close|>think<|sep|>"),), "Kimi K3"),
     Wrapper((("<|content_thinking|>", "<|end_message|>"),), "Inkling"),
@@ -56,7 +62,7 @@ WRAPPERS: tuple[Wrapper, ...] = (
     Wrapper((("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),), "Apriel 1.6"),
     Wrapper((("<think>", "</think>"),), "Hunyuan A13B, which wraps its answer in <answer> as well"),
     Wrapper(
-        tuple((f"<{tag}>", f"</{tag}>") for tag in ("reasoning", "thinking", "thought", "scratchpad", "antThinking")),
+        tuple((f"<{tag}>", f"</{tag}>") for tag in _NAMED),
         "assorted fine-tunes",
         named=True,
     ),

@@ -13,8 +13,8 @@ from dragoman.formats.template import Entry, Place, UnmarkedEntry
 # --------------------------------------------------------------------------------------------------------------------
 # JSON calls without a marker: the whole message, a fenced whole message, or, if a format allows it, anywhere.
 
-_json_begins = re.compile(r"(?:\[\s*)?\{\s*[\"'\w“]")
-_json_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*)?\Z")
+_json_begins = re.compile(r"(?:\[\s*)?\{(?:\s*[\"'\w“]|\{\s*[\"'“])")
+_json_may_begin = re.compile(r"(?:\[\s*)?(?:\{\{?\s*)?\Z")
 _end_token = re.compile(r"(<\|[\w/]{1,40}\|>|</s>|<eos>|;)|([\]}])|(</[\w:\-]{1,40}>|\[/\w{1,40}\])").match
 _growing_token = re.compile(r"(?:<(?:\|[\w/]{0,40}\|?|/[\w:\-]{0,40}|e(?:os?)?)?|\[(?:/\w{0,40})?)?\Z").match
 _FENCE = Markers(["```"])

@@ -74,6 +74,14 @@ BARE_ROWS: tuple[Format, ...] = (
         models="Grok and local models",
     ),
     Format(
+        name="fenced_lines",
+        template="```tool\nTOOL_NAME: {name}\n{*BEGIN_ARG: {key}\n{value}\nEND_ARG\n*}```",
+        place="line",
+        aliases=("continue_tool",),
+        family="I",
+        models="any model in Continue without native tools",
+    ),
+    Format(
         name="llama3_json",
         template="<|python_tag|>{call}",
         keys=("name", "parameters"),

@@ -66,22 +66,24 @@ def fit(read: Arguments, tool: Tool, *, is_stated: bool) -> Arguments | None:
 _glue = re.compile(
     rf"""(?:
       \s++
-    | :\d{{1,4}}\b
+    | [:!#@]\d{{1,4}}\b
+    | \[(?:TOOL_)?(?:ARGS|ARGUMENTS|PARAMS|PARAMETERS|INPUT|CALL_ID)\](?:[\w\-]{{1,80}}(?=\[))?
     | ["'`*\]】>|｜:：,=;}}%]
     | ->|→|⇒|=>
     | [ \t]?\((?:id:?\s?)?(?:call|toolu|id|chatcmpl)[\w\-]{{1,80}}\)
     | (?:id|call_id|tool_call_id)\s*[=:]\s*["']?[\w\-]{{1,80}}["']?
     | </{SIGIL}[\w.:\-]{{1,60}}\s*[|｜]{{0,2}}>
-    | <\|[^|<>\s]{{1,40}}\|>
+    | <[|｜][^|｜<>\s]{{1,40}}[|｜]>
     | <{SIGIL}(?:{_CONTAINERS}|code)(?:\s+type\s*=\s*["']\w+["'])?\s*[|｜]{{0,2}}>
     | ["'`*]*(?:{_CONTAINERS}|Action\ Input|Arguments|Parameters|Input|Args|参数|引数|매개변수|Argumentos
         |Par[áâ]metros|Paramètres|Argumente|Eingabe|Argomenti|Parametri|Параметры|Аргументы)["'`*]*\s*[:：=]
-    | (?:json|JSON|constrain|code)(?=\s*[{{<])
+    | (?:(?:commentary|analysis|final)\s+)?(?:json|JSON|constrain|code|commentary)(?=\s*[{{<])
     | ```\w{{0,10}}\s
     )*+""",
     re.VERBOSE,
 ).match
 _GLUE_LIMIT = 300
+_mark_between = re.compile(r"<[|｜]|\[[A-Z]").search
 _closing = re.compile(r"\s*</").match
 _code_ends = re.compile(r"\s*</code>").match
 _pair_starts = re.compile(rf"[\"'`*]*({_KEY})[\"'`*]*[ \t]*[=:]").match
@@ -94,10 +96,18 @@ def begins(text: str, position: int, tool: Tool, *, in_tag: bool) -> bool:
     at = _skip_glue(text, position)
     if text[at : at + 1] in ("{", "<") or text.find("<code>", position, at) >= 0:
         return True
+    if _key_ends(text, at) is not None or _cut_item(text, at) is not None:
+        return True
     pair = _pair_starts(text, at)
     if pair is not None and find_declared(pair[1], tool) is not None:
         return True
     return in_tag or (not required_of(tool) and at > position)
+
+
+def has_token(text: str, position: int) -> bool:
+    """Whether a token of a format is between a name and its arguments. Only the token before the name is missing."""
+    mark = _mark_between(text, position, position + _GLUE_LIMIT) if text[position : position + 1] != "(" else None
+    return mark is not None and mark.start() < _skip_glue(text, position)
 
 
 def read_after(
@@ -141,7 +151,7 @@ def _read_body(text: str, position: int, tool: Tool, closers: Closers, tag: str)
     character = text[at : at + 1]
     if character == "{":
         return _read_json(text, at, tool)
-    if character == "<":
+    if character == "<" or _half_keyed(text, at) is not None or _cut_item(text, at) is not None:
         read = read_elements(text, at, tool, closers)
         if read is not None:
             return read
@@ -172,6 +182,8 @@ def _read_code(text: str, position: int, tool: Tool, closers: Closers) -> Argume
 
 
 _ENDS = ('"', "}", "]", "'")
+_UNSURE = frozenset(("closed_string", "surrounding_text", "escaped_quotes"))
+"""Repairs that, in a text without its last brackets, may hide that a value or a key was cut off."""
 
 
 def read_closed(text: str, position: int) -> tuple[Any, int, list[str]] | None:
@@ -183,7 +195,7 @@ def read_closed(text: str, position: int) -> tuple[Any, int, list[str]] | None:
     if not rest.endswith(_ENDS):
         return None
     mended = repair(rest)
-    if mended.error is not None or "closed_string" in mended.rules or "surrounding_text" in mended.rules:
+    if mended.error is not None or not _UNSURE.isdisjoint(mended.rules):
         return None
     return mended.value, position + len(rest), [*mended.rules, "closed_wrapper"]
 
@@ -307,11 +319,19 @@ _item = re.compile(
 _container = re.compile(
     rf"[\s,]*(?:</?{SIGIL}(?:{_CONTAINERS})\s*[|｜]{{0,2}}>|</?{SIGIL}(?:parameter|param|arg)s?\s*>(?=\s*<))"
 ).match
+_PREFIX = r"(?:[a-z]\w{0,19}[_:|])?"
+"""The prefix with which some families begin the words of all their tags: <longcat_arg_key>."""
 _keyed_value = re.compile(
-    rf"""<(arg_key|key|name|param_name|parameter_name|arg_name|k)>\s*({_KEY})\s*(?:</\1>)?\s*
-        <(arg_value|value|param_value|parameter_value|val|v)>""",
+    rf"""<({_PREFIX}(?:arg_key|key|name|param_name|parameter_name|arg_name|k))>\s*({_KEY})\s*(?:</\1>)?\s*
+        (?:<type>[^<>]{{0,40}}</type>\s*)?
+        <({_PREFIX}(?:arg_value|value|param_value|parameter_value|val|v))>""",
     re.VERBOSE,
 ).match
+_half_keyed = re.compile(rf"(?:<[\w:|]{{1,40}}>\s*)?()({_KEY})\s*</{_PREFIX}arg_key>\s*<({_PREFIX}arg_value)>").match
+"""Matches a key whose opening tag is missing, or is another tag."""
+_key_ends = re.compile(rf"(?:<[\w:|]{{1,40}}>\s*)?{_KEY}\s*</{_PREFIX}arg_key>").match
+_cut_item = re.compile(rf"(parameter|param|argument)\s+name\s*=\s*[\"']({_KEY})[\"']\s*>").match
+"""Matches the tag of an argument without its first bracket."""
 _any_tag = re.compile(rf"</?{SIGIL}[^\W\d][\w.\-]*[^<>]*>").search
 _blanks = re.compile(r"[\s,]*").match
 _own_lines = re.compile(r"\A[ \t]*\r?\n|\r?\n[ \t]*\Z").sub
@@ -326,18 +346,25 @@ class Closers:
     def __init__(self) -> None:
         self._missing: set[str] = set()
 
-    def find(self, text: str, word: str, start: int) -> re.Match[str] | None:
-        if word in self._missing or len(self._missing) >= self._MOST:
+    def find(self, text: str, word: str, start: int, *, is_cut: bool = False) -> re.Match[str] | None:
+        """Return the next closing tag. `is_cut`: its first bracket is missing, as that of the opening tag."""
+        key = word + ">" if is_cut else word
+        if key in self._missing or len(self._missing) >= self._MOST:
             return None
-        found = _closer(word).search(text, start)
+        found = (_cut_closer if is_cut else _closer)(word).search(text, start)
         if found is None:
-            self._missing.add(word)
+            self._missing.add(key)
         return found
 
 
 @lru_cache(256)
 def _closer(word: str) -> re.Pattern[str]:
     return re.compile(rf"<\s?/\s?{SIGIL}{re.escape(word)}\s*[|｜]{{0,2}}>")
+
+
+@lru_cache(16)
+def _cut_closer(word: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:</?|/)?{word}>")
 
 
 def read_elements(text: str, position: int, tool: Tool, closers: Closers) -> Arguments | None:
@@ -349,11 +376,11 @@ def read_elements(text: str, position: int, tool: Tool, closers: Closers) -> Arg
         while (skipped := _container(text, end)) is not None:
             end = skipped.end()
         at = _blanks(text, end).end()  # type: ignore[union-attr]
-        opened = _open_item(text, at, tool)
+        opened = _open_item(text, at, tool, repairs)
         if opened is None:
             break
         key, word, start = opened
-        closed = closers.find(text, word, start)
+        closed = closers.find(text, word, start, is_cut=text[at] != "<" and _cut_item(text, at) is not None)
         if closed is None:
             stop = _any_tag(text, start)
             if stop is None:
@@ -378,9 +405,17 @@ def _elements_in_json(text: str, position: int, tool: Tool) -> Arguments | None:
     return _read_json(text, at, tool) if text.startswith("{", at) and at > position else None
 
 
-def _open_item(text: str, position: int, tool: Tool) -> tuple[str, str, int] | None:
+def _open_item(text: str, position: int, tool: Tool, repairs: list[str]) -> tuple[str, str, int] | None:
     """Return the argument that an element holds, the word of the tag that ends it, and the start of its value."""
     keyed = _keyed_value(text, position)
+    half = _half_keyed(text, position) if keyed is None else None
+    cut = _cut_item(text, position) if keyed is None and half is None else None
+    if half is not None or cut is not None:
+        repairs.append("missing_marker")
+    if cut is not None:
+        key = find_declared(cut[2], tool)
+        return None if key is None else (key, cut[1], cut.end())
+    keyed = keyed or half
     if keyed is not None:
         key = find_declared(keyed[2], tool)
         return None if key is None else (key, keyed[3], keyed.end())

@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.envelope import ARGUMENT_KEYS, NAME_KEYS, properties_of, required_of
-from dragoman.formats.improvised.arguments import SIGIL
+from dragoman.formats.improvised.arguments import SIGIL, read_pairs
 from dragoman.formats.improvised.entry import Improvised
-from dragoman.formats.improvised.reader import ImprovisedReader
+from dragoman.formats.improvised.reader import ANY_LABEL, ImprovisedReader
 from dragoman.formats.loose.calls import read_value
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.toolset import Toolset
-from dragoman.types import JsonObject
+from dragoman.types import JsonObject, Tool
 
 _line_starts = re.compile(rf"\n[ \t]*+(?={Improvised.line_gate})").finditer
 _wrappers = re.compile(
@@ -30,12 +30,27 @@ _stated = re.compile(
         \s*["'](?:{"|".join(ARGUMENT_KEYS)})["']\s*:""",
     re.VERBOSE,
 ).search
+_stated_anywhere = re.compile(
+    rf"""["']\w{{1,30}}["']\s*:\s*["']([^\W\d][\w.\-]{{0,99}})["']\s*,
+        \s*["'](?:{"|".join(ARGUMENT_KEYS)})["']\s*:\s*["'{{]""",
+    re.VERBOSE,
+).finditer
+_nameless = re.compile(rf"<{SIGIL}(?:invoke|function|tool)\s*(?:name\s*)?=\s*(?:\"\s*\"|'\s*')?\s*/?>").finditer
+_labelled = re.compile(
+    rf"^[ \t]*[\[【<(]{{1,2}}[ \t]*(?:{ANY_LABEL})[ \t]*[:：=][ \t]*[\"']?([^\W\d][\w.\-]*)[\"']?"
+    r"[ \t]*[\]】>)]{1,2}[ \t]*$",
+    re.MULTILINE,
+).finditer
+_pair_lines = re.compile(r"^[ \t]*([^\W\d][\w.\-]*)[ \t]+(?=[\w.\-]+[=:])", re.MULTILINE).finditer
+_objects = re.compile(r"\{\s*[\"']([^\W\d][\w.\-]*)[\"']\s*:").finditer
+_speaks_of_call = re.compile(r"\b(?:call|invok|execut|us(?:e|ing)\b|run|input|argument|param)", re.IGNORECASE).search
 _lone_command = re.compile(r"\s*[@/!$|]{1,2}[ \t]?([^\W\d][\w.\-]*)[ \t]+\S[^\n]*\s*\Z").match
 _list_begins = re.compile(r"[ \t]*\[\s*([^\W\d][\w.\-]*)\(").match
 _words = re.compile(r"[^\W\d][\w.\-]*").finditer
 _code_spans = re.compile(r"\s*(?:`[^`\n]+`\s*)+").fullmatch
 _schema = re.compile(r"""["']description["']\s*:|["']properties["']\s*:\s*\{""").search
 _NEAR = 300
+_SENTENCE = 100
 _MOST = 16
 
 
@@ -52,7 +67,7 @@ def find_attempts(text: str, tools: Toolset, is_taken: Callable[[tuple[int, int]
     offered = OfferedNames(tools)
     found: list[Attempt] = []
     end = 0
-    named = _named(text, offered, is_taken) if tools.is_mentioned(text) else ()
+    named = (*_named(text, offered, is_taken), *_told(text, offered)) if tools.is_mentioned(text) else ()
     all_found = [*named, *_marked(text, offered)]
     for attempt in sorted(all_found, key=lambda one: one.span):
         if attempt.span[0] >= end and not is_taken(attempt.span):
@@ -74,14 +89,66 @@ def _named(text: str, offered: OfferedNames, is_taken: Callable[[tuple[int, int]
             continue
         name = reader.find_name(text, at, is_first=is_first) if reader.may_name(text, at, is_first=is_first) else None
         if name is not None and not _is_definition(text, at):
+            end = _end_of_fence(text, at) or _end_of_line(text, at)
+            yield Attempt(name, (at, end), "its arguments cannot be read, or do not satisfy the schema")
+
+
+def _end_of_fence(text: str, at: int) -> int:
+    """Return the end of the fence that begins here; 0 if none begins, or if another line closes it."""
+    mark = text[at : at + 3]
+    return len(text) if mark in ("```", "~~~") and text.find("\n" + mark, at) < 0 else 0
+
+
+def _told(text: str, offered: OfferedNames) -> Iterator[Attempt]:
+    """What names a tool and gives its arguments, or has the place of arguments, in no markup that a reader knows."""
+    if "{" in text:
+        for stated in _stated_anywhere(text):
+            tool = offered.find(stated[1])
+            start = max(text.rfind("{", max(0, stated.start() - _NEAR), stated.start()), 0) or stated.start()
+            if tool is not None and not _is_definition(text, stated.end()):
+                yield Attempt(tool.name, (start, _end_of_line(text, stated.end())), "it is inside other text")
+        yield from _narrated(text, offered)
+    for label in _labelled(text):
+        tool = offered.find(label[1])
+        if tool is not None:
+            yield Attempt(tool.name, label.span(), "its arguments are missing")
+    for line in _pair_lines(text):
+        tool = offered.find(line[1]) if offered.may_begin(line[1]) else None
+        read = read_pairs(text, line.end(), tool) if tool is not None else None
+        if tool is not None and read is not None and read.values.keys() >= set(required_of(tool)):
+            yield Attempt(tool.name, (line.start(), _end_of_line(text, read.end)), "nothing marks it as a call")
+
+
+def _narrated(text: str, offered: OfferedNames) -> Iterator[Attempt]:
+    """A sentence about a call, with the arguments of the tool: `I call NAME with {...}`."""
+    for number, found in enumerate(_objects(text)):
+        if number == _MOST:
+            return
+        head = text[max(0, found.start() - _SENTENCE) : found.start()].rpartition("\n")[2]
+        if _speaks_of_call(head) is None:
+            continue
+        tool = next((tool for word in _words(head) if (tool := offered.find(word[0])) is not None), None)
+        if tool is not None and _may_be_arguments(text, found, tool):
             yield Attempt(
-                name, (at, _end_of_line(text, at)), "its arguments cannot be read, or do not satisfy the schema"
+                tool.name, (found.start(), _end_of_line(text, found.start())), "its arguments are in a sentence"
             )
+
+
+def _may_be_arguments(text: str, found: re.Match[str], tool: Tool) -> bool:
+    """Whether an object, which the end of the text may cut, has the keys of the arguments of a tool."""
+    try:
+        value, _, _ = read_value(text, found.start())
+    except Unreadable as error:
+        return error.cut and found[1] in properties_of(tool)
+    return isinstance(value, dict) and set(required_of(tool)) <= value.keys() <= properties_of(tool).keys()
 
 
 def _marked(text: str, offered: OfferedNames) -> Iterator[Attempt]:
     """Tags and tokens that models put around calls, with an offered name near them."""
     has_functools = "functools[" in text
+    for tag in _nameless(text) if "<" in text and "=" in text else ():
+        if tag.start() == _start_of_line(text, tag.start()):
+            yield Attempt("", (tag.start(), _end_of_line(text, tag.end())), "it names no tool")
     if "<" not in text and "[T" not in text and "[t" not in text and not has_functools:
         return
     for wrapper in (*_wrappers(text), *(_functools(text) if has_functools else ())):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dragoman.formats.cursor import IMPROVISED, Cursor, Markers, NotACall, Reader
+from dragoman.formats.improvised.marks import MARK_BEGINS, is_mark_word
 from dragoman.formats.improvised.reader import (
     ANY_LABEL,
     LABEL_SET,
@@ -24,20 +25,23 @@ _growing_nonce_opener = re.compile(
 ).match
 _GATE = (
     r"[@/!$|｜\[{<»【]|%%|::|```|~~~|&[lq#]|[\u203a\u2190-\u2bff\U0001f300-\U0001faff]"
-    r"|[^\W\d][\w.\-:]*[ \t]*(?:[({<=:]|to=)"
+    rf"|[^\W\d][\w.\-:]*(?:[ \t]*(?:[({{<=:]|to=)|!\d|\[[A-Z]{{3}})|{MARK_BEGINS}"
 )
 _gate = re.compile(_GATE).match
-_growing_gate = re.compile(r"(?:`{1,2}|~{1,2}|&|%|:|[^\W\d][\w.\-:]{0,200}[ \t]{0,200}(?:to?)?)\Z").match
+_growing_gate = re.compile(
+    r"(?:`{1,2}|~{1,2}|&|%|:|[#=\-]|[^\W\d][\w.\-:]{0,200}(?:[ \t]{0,200}(?:to?)?|!|\[[A-Z]{0,2}|[>#=~\-]))\Z"
+).match
 _python_list = re.compile(r"\[[^\W\d][\w.\\]*\(").match
 """Matches the beginning of a list of calls in Python, which other formats read."""
 _FIRST = "".join(sorted({label[0] + label[0].upper() for label in LABEL_SET}))
 _line_marks = re.compile(
-    rf"""\n[ \t]*+(?![\s"'}}\])\d,.\-+*(])(?:
+    rf"""\n[ \t]*+(?![\s"'}}\])\d,.+*(]|-(?!-))(?:
       (?P<sigil>[@/!$|｜]) | [<»] | %% | :: | &[lq#] | \{{\{{
     | \[(?: \[ | [ \t\r\n]+[^\s{{"'\d\-\]] | (?![^\W\d][\w.\\]*\()[^\W\d_] )
     | (?:`{{3}}|~{{3}})(?!(?:python|py|json|javascript|js|bash|sh|text|xml|html|java|sql|yaml)?[ \t]*\r?(?:\n|\Z))
     | [\u2000-\U0010ffff]
-    | [^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)
+    | {MARK_BEGINS}
+    | [^\W\d][\w.\-:/\\]*+(?:[ \t]*(?:<|to=)|\[[A-Z]{{3}}|!\d)
     | [^\W\d][\w.\-]*+[:/][^\W\d]
     | (?=[{_FIRST}])(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}(?:(?P<label>[:：=])|[\]|>}}"'])
     )""",
@@ -46,8 +50,8 @@ _line_marks = re.compile(
 """Finds the beginning of a line that makes a call a marked one. It begins with a literal, so the search is fast."""
 _MARKED_GATE = (
     r"[@/!$|｜<»【]|%%|::|&[lq#]|\{\{|\[(?!\s*[{'\d\-\]])|(?:`{3}|~{3})(?=[`~]*[ \t]?[\w\-.:])"
-    r"|[\u203a\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:/\\]*+[ \t]*(?:<|to=)|[^\W\d][\w.\-]*+:[^\W\d]"
-    rf"|(?=[{_FIRST}])(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}[:：=\]】|>}}%\"'(\n]"
+    r"|[\u203a\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:/\\]*+(?:[ \t]*(?:<|to=)|\[[A-Z]{3}|!\d)"
+    rf"|[^\W\d][\w.\-]*+:[^\W\d]|{MARK_BEGINS}|(?=[{_FIRST}])(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}[:：=\]】|>}}%\"'(\n]"
 )
 """Of the lines that the gate finds, those that markup, a label or a sigil makes a call."""
 _blanks = re.compile(r"[ \t]*").match
@@ -104,6 +108,8 @@ class Improvised(NamedLine):
     line_gate = _GATE
     marked_gate = _MARKED_GATE
     line_characters = "@/!$|｜[<{&`~»%:"
+    doubled_characters = "#=-"
+    is_mark = staticmethod(is_mark_word)
     line_labels = LABEL_SET
     match_label = staticmethod(match_label)
 
@@ -128,13 +134,15 @@ class Improvised(NamedLine):
         return needs_marks(text, marked_only=self._marked_only)
 
     def begins(self, cursor: Cursor, at: int) -> bool | None:
-        # The cheapest looks at a complete text come first.
-        if cursor.final and (
-            _python_list(cursor.text, at) is not None
-            or (not cursor.base and not (cursor.may_name(at) and self.may_occur(cursor)))
-        ):
+        # The cheapest looks come first: the first word of a line rejects most prose.
+        if cursor.final and _python_list(cursor.text, at) is not None:
             return False
-        return super().begins(cursor, at)
+        is_named = self._is_named(cursor, at)
+        if not is_named:
+            return is_named
+        if cursor.final and not cursor.base and not (cursor.may_name(at) and self.may_occur(cursor)):
+            return False
+        return self.begins_call(cursor, at)
 
     def begins_call(self, cursor: Cursor, at: int) -> bool | None:
         if cursor.tools is None or _python_list(cursor.text, at) is not None:

@@ -15,9 +15,11 @@ from dragoman.types import JsonObject, Tool
 
 _LOOK_AHEAD = 600
 _MOST_CALLS = 64
-_object_begins = re.compile(r"(?:\[\s*)?\{\s*(?:[\"'“`]|//|/\*|\w)|\[\s*[\"'][^\W\d][\w.\-:/]{0,99}[\"']\s*,").match
+_object_begins = re.compile(
+    r"(?:\[\s*)?\{(?:\s*(?:[\"'“`]|//|/\*|\w)|\{\s*[\"'“])|\[\s*[\"'][^\W\d][\w.\-:/]{0,99}[\"']\s*,"
+).match
 _object_may_begin = re.compile(
-    r"(?:\[\s*)?(?:\{\s*/?)?\Z|\[\s*[\"'](?:[^\W\d][\w.\-:/]{0,99}(?:[\"']\s{0,100})?)?\Z"
+    r"(?:\[\s*)?(?:\{\{?\s*/?)?\Z|\[\s*[\"'](?:[^\W\d][\w.\-:/]{0,99}(?:[\"']\s{0,100})?)?\Z"
 ).match
 _quoted = re.compile(r"""["'“`]([^\W\d][\w.\-:/]{0,99})["'”`]""").finditer
 _name_and_object = re.compile(
@@ -67,8 +69,8 @@ def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stat
     if read is None or not calls:
         return _read_damaged(text, position, offered)
     _, end, repairs = read
-    if len(calls) > _MOST_CALLS:
-        return []
+    if len(calls) > _MOST_CALLS or ("closed_wrapper" in repairs and not all(call.arguments for call in calls)):
+        return []  # too many, or arguments that may have been cut off
     ends = [end] if len(calls) == 1 else _ends_of(text, position, end, offered)
     if len(ends) != len(calls):
         return []

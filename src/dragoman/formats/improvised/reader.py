@@ -20,10 +20,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.formats.improvised.arguments import SIGIL, Arguments, Closers, begins, fit, read_after
+from dragoman.formats.envelope import properties_of
+from dragoman.formats.improvised.arguments import SIGIL, Arguments, Closers, begins, fit, has_token, read_after
 from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
+from dragoman.formats.improvised.marks import LONGEST_MARK, ends_call, mark_after, match_mark
 from dragoman.formats.improvised.source import Sources, escaped_start
 from dragoman.formats.intent import PROSE_TAGS, has_placeholder
+from dragoman.formats.loose.calls import declares
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import match_name
 from dragoman.toolset import has_namespace
@@ -50,6 +53,7 @@ LABELS = (
 LABEL_SET = frozenset(LABELS)
 _NOT_A_MARK = frozenset(("json", "type", "name"))
 _CALL_LABELS = LABEL_SET - _NOT_A_MARK
+_FENCE_LABELS = _CALL_LABELS | {"homeassistant"}
 
 
 def _join_labels() -> str:
@@ -62,11 +66,14 @@ def _join_labels() -> str:
 
 ANY_LABEL = _join_labels()
 match_label = re.compile(
-    rf"(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}(?:[:：=](?P<blank>[ \t*]*)|(?=[\]】|>}}%\"'(\n]|:\*))"
+    rf"(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}(?:[:：=](?P<blank>[ \t*]*)|(?=[\]】|>}}%\"'(\n]|:\*|<[|｜]))"
 ).match
 _heading = re.compile(rf"(?:#{{1,6}}|[-*]|\*{{2,3}})[ \t]*(?=(?:{ANY_LABEL})\b)|\*{{2,3}}(?=\w)").match
 """Matches the markup of a heading, a list or bold text before a label, at the beginning of a message."""
 _doubled = re.compile(r"(?:%{2,3}|:{2,3})[ \t]*").match
+_may_mark = re.compile(r"##|==|--|\[{0,2}[A-Z]{3}").match
+_doubled_object = re.compile(r"\{\{\s*[\"'“]").match
+_object_in_tag = re.compile(r"\s*(?=[{\[]\s*[\"'{])").match
 _bracket_word = re.compile(r"[A-Za-z_]{2,20}:?[ \t]+").match
 _blank = re.compile(r"[ \t\r]*(?:\n[ \t\r]*){0,2}").match
 _token = re.compile(r"<[|｜][^|｜<>\n]{1,60}[|｜]>").match
@@ -125,6 +132,12 @@ class _Head(Struct):
     may_speak: bool = False
     """A tag or a fence for calls is open, in which a model may say something before the call."""
     has_spoken: bool = False
+    lacks_marker: bool = False
+    """A token of a format follows the name, but none is before it."""
+    holds_object: bool = False
+    """The call is inside the tag itself: <tool_call {"name": ...}>."""
+    is_shown: bool = False
+    """A word before the name says that it is the declaration of a tool."""
 
 
 class _Name(Struct, frozen=True):
@@ -245,7 +258,7 @@ class ImprovisedReader:
         """
         fence = _fence(text, at) if is_first else None
         if fence is not None:
-            if fence[2].lower() in _CALL_LABELS or self._labelled(fence[2]) is not None:
+            if fence[2].lower() in _FENCE_LABELS or self._labelled(fence[2]) is not None:
                 return False
             at = _blank(text, fence.end()).end()  # type: ignore[union-attr]
         found = _unmarked(text, at)
@@ -276,7 +289,7 @@ class ImprovisedReader:
 
     def _is_labelled_fence(self, text: str, at: int) -> bool:
         fence = _fence(text, at)
-        return fence is not None and (fence[2].lower() in _CALL_LABELS or self._labelled(fence[2]) is not None)
+        return fence is not None and (fence[2].lower() in _FENCE_LABELS or self._labelled(fence[2]) is not None)
 
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
         """Return the tool that a line of a complete text seems to call; None if it calls none."""
@@ -297,6 +310,8 @@ class ImprovisedReader:
         source = self._sources.find(text, at, final=True)
         assert source is not None
         plain, start = source.text, source.inner(at)
+        if text.endswith('<|"'):
+            return []  # the text ends inside the token of a quote
         name = self._find_name(plain, start, final=True, is_first=is_first)
         calls = [] if name is None else self._read_calls(plain, name, follows_call)
         if not calls and (name is not None or plain is not text):
@@ -306,7 +321,7 @@ class ImprovisedReader:
         return [ImprovisedCall(call.name, call.arguments, source.outer(call.end), call.region) for call in calls]
 
     def _read_calls(self, text: str, name: _Name, follows_call: bool) -> list[ImprovisedCall]:
-        stated = self._read_arguments(text, name)
+        stated = self._read_arguments(text, name) if not name.head.is_shown else []
         if not stated:
             return []
         last, head = stated[-1].arguments, name.head
@@ -339,10 +354,13 @@ class ImprovisedReader:
             return False
         if head.fence and not head.marked and text[end - 1 : end] != head.fence[0]:
             return False  # the fence is open, so the message may go on
+        if head.fence and head.fence not in text[last.end : end]:
+            last.repairs.append("closed_wrapper")
         if head.has_spoken and _end_of_wrapper(text, last.end, head) is None:
             return False
         if _lacks_end(text, end, head, last):
-            if last.notation == "none" or self._has_more(text, end, head):
+            is_cut = last.is_open and (head.has_tag or bool(head.fence))
+            if last.notation == "none" or is_cut or self._has_more(text, end, head):
                 return False  # the arguments may have been cut off, or the wrapper contains more than a call
             last.repairs.append("closed_wrapper")
         return True
@@ -386,6 +404,8 @@ class ImprovisedReader:
                 _require(text, position, final=final)
                 return None
             character = text[position]
+            if _may_mark(text, position) is not None and _take_mark(text, head, final=final):
+                continue
             if character == "<":
                 found = self._take_tag(text, head, final=final)
             elif character in "{[" and (found := self._take_object(text, head, final=final)) is not None:
@@ -409,7 +429,7 @@ class ImprovisedReader:
         tool = self._labelled(fence[2])
         if not final and len(text) - fence.end() < _LONGEST_LABEL and _list_may_begin(text, fence.end()) is not None:
             raise _More
-        if fence[2].lower() in _CALL_LABELS or tool is not None:
+        if fence[2].lower() in _FENCE_LABELS or tool is not None:
             head.marked = head.may_speak = True
         elif not head.marked and (not head.is_first or _markup_begins(text, fence.end()) is not None):
             return None  # the parser reads the markup inside the fence
@@ -440,6 +460,9 @@ class ImprovisedReader:
                 head.marked = head.has_tag = True
                 tag = written if end <= word.end() or " " in written else ""
                 return self._check(text, head, tool, end, in_tag=True, tag=tag, final=final)
+        if _wrapper_word(word[1]) is not None and (inner := _object_in_tag(text, word.end())) is not None:
+            head.position, head.marked, head.holds_object = inner.end(), True, True
+            return None
         rest = _tag_rest(text, word.end(), position + _LONGEST_TAG)
         if rest is not None and not rest[0].endswith("/>"):
             head.position, head.marked, head.has_tag = rest.end(), True, True
@@ -487,17 +510,30 @@ class ImprovisedReader:
             return None
         written = name[0]
         tool = self._offered.find(written)
+        head.is_shown = head.is_shown or declares(written) is not None
         if tool is None and ":" in written:
             # default_api:NAME. The part after the last colon is the name.
             tool, head.marked = self._offered.find(written.rpartition(":")[2]), True
         if tool is None and written.endswith(".call"):
             tool = self._offered.find(written[: -len(".call")])
+        end = name.end()
+        if tool is None and text.startswith("</", end):
+            tool, end = self._split_key(written, position)
         if tool is not None:
-            return self._check(text, head, tool, name.end(), final=final)
+            return self._check(text, head, tool, end, final=final)
         word = _bracket_word(text, position) if head.words else None
         if word is not None:
             head.position, head.words = word.end(), head.words - 1
         return None
+
+    def _split_key(self, written: str, position: int) -> tuple[Tool | None, int]:
+        """Return the tool of a name to which the key of its first argument is glued, and the end of the name."""
+        found = [
+            tool
+            for tool in self._offered.tools or ()
+            if written.startswith(tool.name) and written[len(tool.name) :] in properties_of(tool)
+        ]
+        return (found[0], position + len(found[0].name)) if len(found) == 1 else (None, 0)
 
     def _take_sigil(self, text: str, head: _Head) -> None:
         position = head.position
@@ -512,7 +548,7 @@ class ImprovisedReader:
             # A list of objects or of numbers is not a label.
             head.marked = head.marked or following.isalpha() or following in ("[", "/")
             head.position, head.words = position + 1, _MOST_WORDS
-        elif text.startswith("{{", position):
+        elif text.startswith("{{", position) and _doubled_object(text, position) is None:
             head.position, head.marked = position + 2, True
         elif character == "/" and following in ("/", "*"):
             return  # a comment
@@ -533,11 +569,27 @@ class ImprovisedReader:
             return None  # a name before code, as in prose with HTML
         if text.startswith("(", position) and head.words == _MOST_WORDS and text[head.position - 1] == "[":
             return None  # [NAME(...)] is a list of calls in Python, which other formats read
+        if not head.marked and has_token(text, position):
+            head.marked = head.lacks_marker = True
         if text.startswith("<", position):
             head.marked = True
         if text[head.position - 1 : head.position] == "[" and _setting(text, position) is not None:
             return None  # [NAME] and settings below it, as in a configuration file
         return _Name(head, tool, position, in_tag, tag)
+
+
+def _take_mark(text: str, head: _Head, *, final: bool) -> bool:
+    """Move over a line that is nothing but the mark of a call."""
+    position = head.position
+    if text[max(0, position - _LONGEST_LABEL) : position].rpartition("\n")[2].strip():
+        return False
+    if not final and len(text) - position < LONGEST_MARK and "\n" not in text[position:]:
+        raise _More
+    mark = match_mark(text, position)
+    if mark is None:
+        return False
+    head.position, head.marked = mark.end(), True
+    return True
 
 
 def _is_prose_tag(word: re.Match[str] | None) -> bool:
@@ -603,9 +655,10 @@ _closers = re.compile(
     | <[|｜][^|｜<>\n]{{1,60}}[|｜]>
     | <[\w:]{{1,60}}[|｜]>
     | <{{2,3}}\[?/?(?:END|end|/)[\w\- ]{{1,40}}\]?>{{2,3}}
-    | \[{{1,2}}/[\w\- ]{{1,40}}\]{{1,2}} | \{{\{{/[\w\- ]{{1,40}}\}}\}}
+    | \[{{1,2}}(?:/|END[ _\-])[\w\- ]{{1,40}}\]{{1,2}} | \{{\{{/[\w\- ]{{1,40}}\}}\}}
     | (%%|::)/?[\w\- ]{{1,40}}(?:%%|::)?(?=\s|\Z)
     | ([@!$%:\#~=])\3+(?=\s|\Z)
+    | (?:invoke|function|tool_call)> | />
     | [\])}}>|;] | (?<=[\]\)}}])`(?!`)
     )""",
     re.VERBOSE,
@@ -629,7 +682,10 @@ def _skip_closers(text: str, position: int, head: _Head) -> int:
         if ended is not None:
             fence, position = "", ended.end()
             continue
-        found = _closers(text, position)
+        mark = mark_after(text, position)
+        if mark is not None and not ends_call(mark):
+            break  # it begins the next call
+        found = mark or _closers(text, position)
         if found is None or (found[1] and found[1].lower() in PROSE_TAGS):
             break
         position = found.end()
@@ -644,12 +700,15 @@ def _end_of_wrapper(text: str, position: int, head: _Head) -> re.Match[str] | No
     return _end_of_tag(text, position) or (_fence_end(text, position) if head.fence else None)
 
 
+_tag_end = re.compile(r"\s*/?>").match
 _closes_tag = re.compile(r"<\s?/|/>|[\])]").search
 _ends_call = re.compile(r"<\s?/|/>|%%|::|[\])}]|<[|｜]|[|｜]>|>>|```|~~~").search
 
 
 def _lacks_end(text: str, end: int, head: _Head, read: Arguments) -> bool:
     """Whether nothing shows that the call is over: its tag, or a notation without an end of its own, is not closed."""
+    if head.holds_object:
+        return _tag_end(text, read.end) is None
     if read.notation == "none":
         is_closed = _closes_tag(text, max(read.end - 2, 0), end) is not None
         return not is_closed or (not head.has_tag and bool(text[end:].strip()))
@@ -661,6 +720,8 @@ def _lacks_end(text: str, end: int, head: _Head, read: Arguments) -> bool:
 def _describe(text: str, name: _Name, read: Arguments) -> list[str]:
     """Return the repairs that the place of the call demands."""
     repairs = ["surrounding_text"] if name.head.has_spoken else []
+    if name.head.lacks_marker:
+        repairs.append("missing_marker")
     if name.head.is_inner_fence and not repairs:
         repairs.append("markdown_fence")
     is_bare = name.tool is not None and not name.in_tag and not name.head.marked and read.notation == "json"

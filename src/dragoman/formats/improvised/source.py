@@ -14,7 +14,7 @@ escaped_start = re.compile(
 _may_be_escaped = re.compile(
     r"&[a-z#]{0,4}\Z|[\[{]\s*(?:&[a-z#]{0,5})?\Z|<[\w:|\-]{1,40}(?:>\s*(?:\{\s*(?:&[a-z#]{0,5})?)?)?\Z"
 ).match
-_quote_token = re.compile(r'<\|"\|>|<escape>|<ctrl\d{1,3}>|「[始末]」')
+_quote_token = re.compile(r'<\|"\|?>|<escape>|<ctrl\d{1,3}>|「[始末]」')
 _WINDOW = 300
 _LOOK_AHEAD = 1200
 """How much of a text that is not complete is replaced to find a name."""

@@ -104,7 +104,7 @@ class Unescaped(Source):
 # --------------------------------------------------------------------------------------------------------------------
 # Calls as objects: which of the many keys names the tool, and where its arguments are.
 
-NAME_KEYS = (*envelope.NAME_KEYS, "function_call", "recipient_name", "func", "method", "api")
+NAME_KEYS = (*envelope.NAME_KEYS, "function_call", "func", "method", "api")
 ARGUMENT_KEYS = envelope.ARGUMENT_KEYS
 _ARGUMENT_KEYS = frozenset(ARGUMENT_KEYS)
 _ENVELOPE_KEYS = frozenset(("id", "type", "call_id", "tool_call_id", "index"))
@@ -147,6 +147,11 @@ def _read(reader: TolerantReader, position: int) -> tuple[Any, int, list[str]]:
     return value, end, reader.rules
 
 
+declares = re.compile(r"(?:declaration|definition)s?:", re.IGNORECASE).match
+"""Matches the beginning of a name that says what it is: `declaration:default_api:NAME{...}` is an echoed definition."""
+_DECLARES_REVERSED = re.compile(r"(?:[\w.\-]{1,60}:){0,2}s?noit(?:aralced|inifed)\b", re.IGNORECASE)
+
+
 class NameBefore(Struct, gc=False):
     """A name before an object."""
 
@@ -174,7 +179,14 @@ def name_before(text: str, brace: int, floor: int, offered: OfferedNames) -> Nam
         tool, start = offered.find(written), brace - match.start(3) - len(written)
     elif match[2] and match[4] == match[2]:
         start -= len(match[4])
-    return None if tool is None else NameBefore(start, tool, match[1] == ",")
+    if tool is None or (text.startswith(":", start - 1) and _is_declared(text, start - 1)):
+        return None
+    return NameBefore(start, tool, match[1] == ",")
+
+
+def _is_declared(text: str, colon: int) -> bool:
+    """Whether the name after a colon is that of an echoed declaration."""
+    return _DECLARES_REVERSED.match(text[max(0, colon - 200) : colon][::-1]) is not None
 
 
 def read_object(value: JsonObject, offered: OfferedNames, depth: int = 0) -> ObjectCall | None:

@@ -295,6 +295,7 @@ class InklingHeader(Entry):
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
 _FRAMING = ("tools", "response", "message")
 _ELEMENTS = ("call", "argument", "think", *_FRAMING)
+_LONGEST_ELEMENT = 60
 
 
 def _closing(name: str) -> tuple[str, ...]:
@@ -309,6 +310,8 @@ _call_ends = Markers(_closing("call"))
 _call_stops = Markers((*_call_ends, *_closing("tools"), _OPEN + "call "))
 _thinking_ends = Markers(_closing("think"))
 _attributes = re.compile(r'([\w:\-]+)\s*=\s*"([^"]*)"').findall
+_glued = re.compile(rf"(?:{'|'.join(_FRAMING)})+({'|'.join(_ELEMENTS)})\Z").match
+"""Matches the names of several tags without the tokens between them, as some servers print them: `toolscall`."""
 
 
 class KimiK3(Entry):
@@ -321,7 +324,7 @@ class KimiK3(Entry):
         try:
             name, attributes = yield from _read_tag(cursor, opener)
         except Truncated:
-            name = cursor.since(mark)[len(opener) :].strip().partition(" ")[0]
+            name = _last_element(cursor.since(mark)[len(opener) :].strip().partition(" ")[0])
             if not any(element.startswith(name) for element in _ELEMENTS):
                 raise NotACall("not the tag of an element") from None
             if opener == _OPEN and name == "call":
@@ -329,11 +332,20 @@ class KimiK3(Entry):
                 raise
             return  # a truncated framing tag has no meaning
         if name not in _ELEMENTS:
+            name = _last_element(name)
+            cursor.repair("missing_marker")
+        if name not in _ELEMENTS:
             raise NotACall(f"no element is called {name[:40]!r}")
         if opener == _OPEN and name == "call":
             yield from read_or_skip(cursor, _read_kimi_call(cursor, attributes), _call_ends, _call_stops)
         elif opener == _OPEN and name == "think" and not cursor.refusing:
             yield from pass_on(cursor, _thinking_ends, "thinking")
+
+
+def _last_element(name: str) -> str:
+    """Return the last of several names that are glued together; any other name as it is."""
+    glued = _glued(name) if len(name) < _LONGEST_ELEMENT else None
+    return name if glued is None else glued[1]
 
 
 def _read_tag(cursor: Cursor, opener: str) -> Generator[None, None, tuple[str, dict[str, str]]]:
@@ -369,6 +381,7 @@ def _read_kimi_call(cursor: Cursor, attributes: dict[str, str]) -> Reader:
         cursor.position += ahead
         mark = cursor.begin()
         element, stated = yield from _read_tag(cursor, opener)
+        element = _last_element(element)
         if opener == _CLOSE and element in ("call", "tools"):
             if element == "tools":
                 cursor.repair("closed_wrapper")
