@@ -59,8 +59,9 @@ def _take(name: str, folder: str, left: set[str], docs: Path) -> list[str]:
     """Take the pages with this name or pattern out of those that are left. A slash at the end means a folder."""
     pattern = name[1:] if name.startswith("/") and name != "/" else f"{folder}/{name.lstrip('/')}"
     pattern += "*" if name.endswith("/") else "" if name.startswith("/") else ".md"
+    # The path decides between equal titles: the order of a set differs from run to run.
     taken = sorted(
-        fnmatch.filter(left, pattern), key=lambda page: (not page.endswith("/index.md"), _find_title(docs, page))
+        fnmatch.filter(left, pattern), key=lambda page: (not page.endswith("/index.md"), _find_title(docs, page), page)
     )
     left.difference_update(taken)
     return taken
