@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from dragoman.args.coercion import coerce
@@ -88,9 +89,8 @@ class Markers:
         self._line_words = tuple(line_words)
         if not self.literals or "" in self.literals:
             raise ValueError("markers must be literals of at least one character")
-        self.extendable = frozenset(
-            short for short in self.literals if any(long != short and long.startswith(short) for long in self.literals)
-        )
+        # In sorted order, a literal that begins others is directly before one of them.
+        self.extendable = frozenset(short for short, long in pairwise(sorted(self.literals)) if long.startswith(short))
         # Both are compiled on first use: one reply needs few of the many markers of the catalogue, and a text that
         # arrives whole needs no partial patterns.
         self._full: re.Pattern[str] | None = None

@@ -41,8 +41,7 @@ _line_marks = re.compile(
     | (?:`{{3}}|~{{3}})(?!(?:python|py|json|javascript|js|bash|sh|text|xml|html|java|sql|yaml)?[ \t]*\r?(?:\n|\Z))
     | [\u2000-\U0010ffff]
     | {MARK_BEGINS}
-    | [^\W\d][\w.\-:/\\]*+(?:[ \t]*(?:<|to=)|\[[A-Z]{{3}}|!\d)
-    | [^\W\d][\w.\-]*+[:/][^\W\d]
+    | [^\W\d][\w.\-]*+(?:[:/][^\W\d]|[\w.\-:/\\]*+(?:[ \t]*(?:<|to=)|\[[A-Z]{{3}}|!\d))
     | (?=[{_FIRST}])(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}(?:(?P<label>[:：=])|[\]|>}}"'])
     )""",
     re.VERBOSE,
