@@ -15,6 +15,10 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.support.progress import Progress
+
 from dragoman import formats
 from dragoman.events import Event, TextDelta
 from dragoman.formats.registry import rows
@@ -191,16 +195,15 @@ def ways(only: Sequence[str]) -> list[tuple[str, str]]:
 def measure_all(chosen: Sequence[tuple[str, str]], passes: int, rounds: int) -> list[dict[str, Any]]:
     """Several passes over all formats: the best of each figure is taken over the whole time of the run."""
     best: dict[tuple[str, str], Figures] = {}
+    progress = Progress()
     for turn in range(passes):
         for number, way in enumerate(chosen, start=1):
-            print(
-                f"\rpass {turn + 1}/{passes}, {number}/{len(chosen)} {way[0]:<24}", end="", file=sys.stderr, flush=True
-            )
+            progress.say(f"pass {turn + 1} of {passes}, {number} of {len(chosen)}: {way[0]}")
             figures = measure(*way, rounds)
             known = best.setdefault(way, figures)
             best[way] = {kind: min(known[kind], figure) for kind, figure in figures.items()}
             gc.collect()
-    print("\r" + " " * 60 + "\r", end="", file=sys.stderr, flush=True)
+    progress.finish(f"{passes} passes over {len(chosen)} rows")
     return [report(*way, best[way]) for way in chosen]
 
 

@@ -19,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.support.environments import Environments, Unavailable, cache_folder
+from benchmarks.support.progress import Progress
 from benchmarks.support.transport_server import CHUNKS, TransportServer
 
 OURS = ("dragoman", "http.client")
@@ -42,15 +43,16 @@ def measure(python: Path | str, name: str, port: int, count: int) -> Row:
 def measure_all(clients: Sequence[tuple[Path | str, str]], rounds: int, count: int) -> list[Row]:
     """All clients take turns, so that a busy moment of the machine does not hit one of them alone."""
     best: dict[str, Row] = {}
+    progress = Progress()
     with TransportServer() as server:
         for turn in range(rounds):
             for python, name in clients:
-                print(f"\rround {turn + 1}/{rounds}, {name:<20}", end="", file=sys.stderr, flush=True)
+                progress.say(f"round {turn + 1} of {rounds}, {name}")
                 row = measure(python, name, server.port, count)
                 known = best.setdefault(name, row)
                 for kind in ("request", "stream"):
                     known[kind] = min(known[kind], row[kind])
-    print("\r" + " " * 40 + "\r", end="", file=sys.stderr, flush=True)
+    progress.finish(f"{rounds} rounds")
     assert len({tuple(row["bytes"]) for row in best.values()}) == 1, "all of them have to read the same"
     return list(best.values())
 

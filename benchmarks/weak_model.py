@@ -26,6 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.support.progress import Progress
 from benchmarks.support.weak_judging import (
     WAYS,
     Prompt,
@@ -81,6 +82,7 @@ async def measure(way: Way, format: str, prompts: Sequence[Prompt], tools: Tools
     """One way in one format: the row as it is, and for a free one the row of what can be repaired."""
     strict = Row(format, way.name)
     repaired = Row(format, f"{way.name.replace('free', 'repaired')}")
+    progress = Progress()
     async with Client(endpoint_for(way, format)) as client:
         for number, prompt in enumerate(prompts, start=1):
             composed = write(prompt, tools, way, format, most)
@@ -91,8 +93,8 @@ async def measure(way: Way, format: str, prompts: Sequence[Prompt], tools: Tools
                 row.tokens += reply.usage.output_tokens
             strict.add(prompt, judge_strictly(reply.text, prompt, tools, format))
             repaired.add(prompt, judge_repaired(reply, composed, prompt, tools))
-            print(f"\r{format}: {way.name}: {number} of {len(prompts)} ", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
+            progress.say(f"{format} {way.name}: {number} of {len(prompts)}")
+    progress.finish(f"{format} {way.name}: {len(prompts)} prompts")
     return [strict, repaired] if not way.grammar else [strict]
 
 

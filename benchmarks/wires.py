@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.support import comparison
 from benchmarks.support.environments import Environments, Unavailable, Worker, cache_folder
 from benchmarks.support.measuring import CHUNKS, MESSAGES, Figures, measure
+from benchmarks.support.progress import Progress
 
 from dragoman import wire
 from dragoman.wire.codec import Codec
@@ -107,15 +108,16 @@ def measure_all(
     own: dict[str, Figures] = {}
     beside: dict[str, Figures] = {}
     notes: dict[str, list[str]] = {}
+    progress = Progress()
     for turn in range(passes):
         for codec in codecs:
-            print(f"\rpass {turn + 1}/{passes}, {codec.name:<24}", end="", file=sys.stderr, flush=True)
+            progress.say(f"pass {turn + 1} of {passes}, {codec.name}")
             own[codec.name] = keep_best(own.get(codec.name, {}), measure(codec, rounds))
             if worker and codec.name in comparison.WIRES:
                 figures, found = comparison.compare(codec, worker, rounds, wrapped=turn == 0)
                 beside[codec.name] = keep_best(beside.get(codec.name, {}), figures)
                 notes.setdefault(codec.name, found)
-    print("\r" + " " * 60 + "\r", end="", file=sys.stderr, flush=True)
+    progress.finish(f"{passes} passes over {len(codecs)} wires")
     compared = [row for name, best in beside.items() for row in comparison_rows(name, best, notes[name])]
     return [wire_row(name, best) for name, best in own.items()], compared
 

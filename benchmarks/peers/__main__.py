@@ -27,10 +27,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.peers import gateways, loops, page, parsers, scanners
-from benchmarks.peers.progress import Progress
 from benchmarks.peers.rows import ROOT
 from benchmarks.peers.summary import update_readme
 from benchmarks.support.environments import Environments, cache_folder
+from benchmarks.support.progress import Progress
 
 Measure = Callable[..., dict[str, Any]]
 GROUPS: dict[str, Measure] = {

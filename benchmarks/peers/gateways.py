@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 from benchmarks.peers.loops import Subject
 from benchmarks.peers.odd_outputs import ODD_OUTPUTS
-from benchmarks.peers.progress import Progress
 from benchmarks.peers.rows import GATEWAYS, LOOPS, OURS, ROOT, Peer, install
 from benchmarks.peers.scripted_host import ScriptedHost
 from benchmarks.support.environments import Environments, Unavailable, free_port, running
 from benchmarks.support.gateway_load import PARTS, load, memory_of, started, write_request
 from benchmarks.support.gateway_parts import CHUNKS
+from benchmarks.support.progress import Progress
 
 DIRECT, PLAIN = "direct", "plain proxy"
 LITELLM_SETTINGS = """

@@ -9,12 +9,12 @@ from statistics import median
 from typing import Any
 
 from benchmarks.peers.odd_outputs import ODD_OUTPUTS, Ending, Odd, judge
-from benchmarks.peers.progress import Progress
 from benchmarks.peers.rows import LOOPS, ROOT, Peer, command_of, install, start, variables_of
 from benchmarks.peers.scripted_host import ScriptedHost
 from benchmarks.peers.team import Team
 from benchmarks.support.environments import Environments, Unavailable, Worker
 from benchmarks.support.loopback import Loopback
+from benchmarks.support.progress import Progress
 
 ODD_SECONDS = 60.0
 BLOCK = 10

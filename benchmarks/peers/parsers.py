@@ -8,11 +8,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.peers.parser_data import NO_VECTORS, Row, read_own_rows, read_shared_rows
-from benchmarks.peers.progress import Progress
 from benchmarks.peers.rows import OURS, PARSERS
 from benchmarks.peers.team import Team
 from benchmarks.support.damaged_json import make_rows
 from benchmarks.support.environments import Environments
+from benchmarks.support.progress import Progress
 
 VLLM, SGLANG, BAML, JSON_REPAIR = "vLLM", "SGLang", "BAML", "json-repair"
 NAMES: dict[str, dict[str, str]] = {

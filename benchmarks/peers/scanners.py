@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from benchmarks.peers.parser_data import SHARED
-from benchmarks.peers.progress import Progress
 from benchmarks.peers.rows import OURS, ROOT, SCANNERS
 from benchmarks.peers.team import Team
 from benchmarks.scrubbing import make_log
 from benchmarks.support.environments import Environments
+from benchmarks.support.progress import Progress
 
 NO_ROWS = "the labelled snippets are not beside this checkout (../shared/data)"
 LOG_SIZE = 200_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from benchmarks.peers.progress import Progress
 from benchmarks.peers.rows import Peer, start
 from benchmarks.support.environments import Environments, Unavailable, Worker
+from benchmarks.support.progress import Progress
 
 Figures = dict[str, Any]
 

@@ -12,10 +12,10 @@ import pytest
 from benchmarks.peers import __main__ as program
 from benchmarks.peers import page, rows
 from benchmarks.peers.odd_outputs import ODD_OUTPUTS, Call, Ending, Odd, judge, stream_frames, whole_body
-from benchmarks.peers.progress import Progress
 from benchmarks.peers.summary import update_readme
 from benchmarks.peers.team import Team
 from benchmarks.support.environments import Environments
+from benchmarks.support.progress import Progress
 
 from dragoman import wire
 from dragoman.replies import fold
