@@ -46,8 +46,11 @@ class Workers:
         self._idle: list[_Worker] = []
         self._lock = threading.Lock()
 
-    def submit(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Run a function in a thread, in the context of the caller. The future belongs to the running event loop."""
+    def submit(self, work: Callable[[], Any], ended: asyncio.Future[None] | None = None) -> asyncio.Future[Any]:
+        """Run a function in a thread, in the context of the caller. The future belongs to the running event loop.
+
+        `ended` is set together with it.
+        """
         loop, context = asyncio.get_running_loop(), contextvars.copy_context()
         future: asyncio.Future[Any] = loop.create_future()
 
@@ -58,6 +61,8 @@ class Workers:
                 future.set_result(value)
             else:
                 future.set_exception(_carry(problem))
+            if ended is not None:
+                _set(ended)
 
         def job() -> None:
             value: Any = None
@@ -145,15 +150,21 @@ async def run_call(
     bound: BoundCall, call: ToolCall, cancelling: threading.Event, seconds: float, *, max_output: int | None = None
 ) -> CallOutcome:
     """Run a bound call within its time limit. If this coroutine is cancelled, it cancels the tool and waits for it."""
-    work = _start(bound, call, max_output)
+    loop = asyncio.get_running_loop()
+    # `asyncio.wait` hears of the end through a callback of the work, one iteration of the event loop later.
+    ended: asyncio.Future[None] = loop.create_future()
+    work = _start(bound, call, ended, max_output)
+    timer = loop.call_later(max(0.0, seconds), _set, ended)
     try:
-        await asyncio.wait((work,), timeout=max(0.0, seconds))
+        await ended
         if work.done():
             return CallOutcome(_take(work, call, bound.tool))
         abandoned = await _stop(work, cancelling)
     except asyncio.CancelledError:
         await _stop(work, cancelling)
         raise
+    finally:
+        timer.cancel()
     if work.done() and not work.cancelled() and work.exception() is None:
         # The tool finished at the last moment; keep its result.
         return CallOutcome(_take(work, call, bound.tool))
@@ -163,13 +174,22 @@ async def run_call(
     return CallOutcome(to_answer(Error(words), call, bound.tool), abandoned=abandoned)
 
 
-def _start(bound: BoundCall, call: ToolCall, max_output: int | None) -> asyncio.Future[Answer]:
+def _set(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
+
+
+def _start(
+    bound: BoundCall, call: ToolCall, ended: asyncio.Future[None], max_output: int | None
+) -> asyncio.Future[Answer]:
     if bound.is_async:
-        return asyncio.ensure_future(_answer(bound, call, max_output))
-    return shared.submit(lambda: answer_sync(bound, call, wait=asyncio.run, max_output=max_output))
+        work = asyncio.ensure_future(_answer(bound, call, ended, max_output))
+        work.add_done_callback(lambda _: _set(ended))  # a task that is cancelled before it begins does not run at all
+        return work
+    return shared.submit(lambda: answer_sync(bound, call, wait=asyncio.run, max_output=max_output), ended)
 
 
-async def _answer(bound: BoundCall, call: ToolCall, max_output: int | None) -> Answer:
+async def _answer(bound: BoundCall, call: ToolCall, ended: asyncio.Future[None], max_output: int | None) -> Answer:
     value: Any
     try:
         value = await run_async(bound)
@@ -177,7 +197,9 @@ async def _answer(bound: BoundCall, call: ToolCall, max_output: int | None) -> A
         raise
     except BaseException as problem:  # An exit or an interrupt that a tool raises ends the tool, not the program.
         value = problem
-    return to_answer(value, call, bound.tool, max_output=max_output)
+    answer = to_answer(value, call, bound.tool, max_output=max_output)
+    _set(ended)
+    return answer
 
 
 def _take(work: asyncio.Future[Answer], call: ToolCall, tool: Tool) -> Answer:

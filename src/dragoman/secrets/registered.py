@@ -147,7 +147,7 @@ class Forms:
 
     def stand_in(self, squeezed: str) -> bool:
         """Whether a form stands in a text without blanks. Most texts have no beginning of one."""
-        return any(head in squeezed for head in self._heads) and next(self.find(squeezed), None) is not None
+        return any([head in squeezed for head in self._heads]) and next(self.find(squeezed), None) is not None
 
     def find(self, squeezed: str) -> Iterator[tuple[int, int, str]]:
         """Every form in a text without blanks: where it begins and ends, and its kind."""
