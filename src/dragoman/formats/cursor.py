@@ -8,6 +8,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from dragoman.args.coercion import coerce
 from dragoman.args.decoder import has_surrogate, without_surrogates
 from dragoman.events import (
@@ -218,7 +220,7 @@ class PassThrough(NamedTuple):
     kind: str  # "json": arguments, unchanged; "string": text that becomes part of a JSON string; "silent": no event yet
 
 
-class Mark(NamedTuple):
+class Mark(Struct, frozen=True, gc=False):
     """A position in a tile: the number of pieces before it, and its offset in the whole text."""
 
     pieces: int
@@ -513,7 +515,8 @@ class Cursor:
             self.delta(write_json(arguments))
         if tool is not None and tool.parameters:
             arguments, rules = unwrap_arguments(arguments, tool, self.find_tool)
-            self.repair(*rules)
+            if rules:
+                self.repair(*rules)
             fitted = coerce(arguments, tool.parameters)
             arguments, changes = fitted.value, changes + fitted.changes
         if tool is None and not self.refusing and self._lacks_end():
@@ -607,10 +610,10 @@ class Cursor:
 
     def _close_tile(self) -> tuple[str, tuple[int, int]]:
         """Return the raw text of the tile and its span, and start a new tile."""
-        raw = self.since(Mark(0, self._tile_start))
-        span = (self._tile_start, self.base + self.position)
-        self.open_tile(self.position)
-        return raw, span
+        start, base, position = self._tile_start, self.base, self.position
+        raw = self.text[start - base : position] if start >= base else self.since(Mark(0, start))
+        self.open_tile(position)
+        return raw, (start, base + position)
 
     def _reset_call(self) -> None:
         self.started = self.name = None

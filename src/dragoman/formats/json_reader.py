@@ -112,18 +112,19 @@ def read_calls(
     mark = cursor.begin()
     try:
         while True:
-            mark = cursor.begin()
             there = yield from _reach_next(cursor, in_list=in_list, is_first=last is None)
             if not there:
                 return last
             if last is not None:
                 _hand_over(cursor, last, held)
-                last = None
             mark = cursor.begin()
-            value = yield from _read_members(cursor, body)
-            last = _report_all_but_last(cursor, _understand(cursor, value, body), mark, held)
+            last = None if body.bare or body.gated else _read_plainly(cursor)
+            if last is None:
+                value = yield from _read_members(cursor, body)
+                last = _report_all_but_last(cursor, _understand(cursor, value, body), mark, held)
             if body.single:
                 return last
+            mark = cursor.begin()
     except Truncated:
         if last is not None and not body.bare and cursor.since(mark).strip() == "":
             # Only the bracket of the list is missing.
@@ -265,7 +266,8 @@ def _ends_of(text: str, count: int) -> list[int]:
 
 def report(cursor: Cursor, call: DecodedCall) -> None:
     """Report the complete call of an envelope."""
-    cursor.repair(*call.repairs)
+    if call.repairs:
+        cursor.repair(*call.repairs)
     cursor.finish_call(call.name, call.arguments, call.id)
 
 
@@ -288,8 +290,6 @@ def _read_members(cursor: Cursor, body: JsonBody) -> Generator[None, None, JsonO
         cursor.commit()
     members: JsonObject = {}
     name: str | None = None
-    if not body.bare and _read_plainly(cursor, members):
-        return members
     while True:
         character = cursor.peek_now() or (yield from cursor.peek())
         if character == "}" and not members:
@@ -318,28 +318,28 @@ def _read_members(cursor: Cursor, body: JsonBody) -> Generator[None, None, JsonO
         cursor.position += 1
 
 
-def _read_plainly(cursor: Cursor, members: JsonObject) -> bool:
+def _read_plainly(cursor: Cursor) -> DecodedCall | None:
     """Read the envelope that most models write, if it is complete: a name, then the arguments, and nothing else.
 
-    Member by member, a reply with three calls of Hermes takes 126 instead of 109 microseconds.
+    Member by member, a reply with three calls of Hermes takes 126 instead of 98 microseconds.
     """
-    start = _plain_envelope(cursor.text, cursor.position)
-    if start is None or _announceable(start[1]) is None:
-        return False
+    text = cursor.text
+    start = _plain_envelope(text, cursor.position + 1)
+    name = None if start is None else _announceable(start[1])
+    if start is None or name is None:
+        return None
     try:
-        value, end = raw_decode(cursor.text, start.end())
+        value, end = raw_decode(text, start.end())
     except Undecodable:
-        return False
-    close = _plain_end(cursor.text, end)
+        return None
+    close = _plain_end(text, end)
     if close is None or not isinstance(value, dict):
-        return False
-    cursor.name = start[1].strip()
-    cursor.start_call(cursor.name)
-    cursor.delta(cursor.text[start.end() : end])
-    members["name"] = start[1]
-    members[start[2]] = value
+        return None
+    cursor.name = name
+    cursor.start_call(name)
+    cursor.delta(text[start.end() : end])
     cursor.position = close.end()
-    return True
+    return DecodedCall(name, value)
 
 
 def _read_key(cursor: Cursor, character: str, members: JsonObject) -> Generator[None, None, str]:

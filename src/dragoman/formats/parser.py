@@ -200,7 +200,7 @@ class Parser(Cursor):
         self._text_wakes: Callable[[str], re.Match[str] | None] | None = None
         self._kind = ""
         self._filter: LineFilter | None = None
-        self._head = ""  # the beginning of a line that is still too short to classify
+        self._head: str | None = None  # the beginning of a line that is still too short to classify
         self._after_call = False
         self._line_is_blank = True
         self._message_is_blank = True
@@ -226,7 +226,9 @@ class Parser(Cursor):
                 return self._take_line(piece, woken.end())
             return self._take(piece)
         wakes = self._wakes
-        return self._pass(piece) if wakes is not None and wakes(piece) is None else self._take(piece)
+        if wakes is not None:
+            return self._pass(piece) if wakes(piece) is None else self._take(piece)
+        return self._take(piece) if self._head is None else self._extend_head(piece)
 
     def _take(self, piece: str) -> list[Event]:
         self.forget()
@@ -238,8 +240,8 @@ class Parser(Cursor):
     def close(self, rest: str = "") -> list[Event]:
         """End the text, with this last piece; return the events for everything that was undecided."""
         self.forget()
-        self.text += self._head + rest
-        self._head = ""
+        self.text += (self._head or "") + rest
+        self._head = None
         self.final = True
         self.out = []
         self._drain()
@@ -255,8 +257,6 @@ class Parser(Cursor):
         if not piece:
             return []
         kind = self._kind
-        if kind == "line":
-            return self._pass_head(piece)
         if self.text:
             self.forget()
         self.base += len(piece)
@@ -272,35 +272,37 @@ class Parser(Cursor):
     def _take_line(self, piece: str, end: int) -> list[Event]:
         """Take a piece of text in which a line ends. The beginning of the next line decides whether it is only text."""
         verdict = self._line_filter.judge(piece[end:])
-        if verdict == WAKES:
-            return self._take(piece)
         if verdict == WAITS:
             self._head = piece[end:]
             self._text_wakes = None
-            self._wakes, self._kind = self._judge_head, "line"
             self._line_is_blank = True
             self._at_gate = self._plan.lines.gated
-            piece = piece[:end]
-        self.base += len(piece)
-        return [TextDelta(piece)]
+            self.base += end
+            return [TextDelta(piece[:end])]
+        return self._take_judged(piece, verdict)
 
-    def _judge_head(self, piece: str) -> None:
-        """Used as `_wakes` while a line begins: it never finds anything, so `_pass` judges the line as far as known."""
-
-    def _pass_head(self, piece: str) -> list[Event]:
+    def _extend_head(self, piece: str) -> list[Event]:
         """Extend the beginning of a line, and judge it again."""
+        assert self._head is not None
         head = self._head + piece
-        self._head = ""
+        end = head.rfind("\n") + 1
+        if end and head[:end].isspace():
+            return self._take_line(head, end)  # the line is blank, and the next one begins
         verdict = self._line_filter.judge(head)
         if verdict == WAITS:
             self._head = head
             return []
+        return self._take_judged(head, verdict)
+
+    def _take_judged(self, piece: str, verdict: int) -> list[Event]:
+        """Take a piece that ends with the beginning of a line, on which the verdict is known."""
+        self._head = None
         if verdict == WAKES:
-            return self._take(head)
+            return self._take(piece)
         self._line_is_blank = self._at_gate = False
         self._text_wakes = self._lane.markers.wakes
-        self.base += len(head)
-        return [TextDelta(head)]
+        self.base += len(piece)
+        return [TextDelta(piece)]
 
     @property
     def _line_filter(self) -> LineFilter:
@@ -485,7 +487,10 @@ class Parser(Cursor):
             self._at_gate = plan.has_gates
             return True
         if marker in plan.openers:
-            last = self._find_repeated(marker, at)
+            end = at + len(marker)
+            # A complete text shows with one search that the opener is not repeated.
+            is_single = self.final and self.text.find(marker, end, end + BLANK_LIMIT + len(marker)) < 0
+            last = at if is_single else self._find_repeated(marker, at)
             if last is None:
                 self._release(tile_start)
                 self._scan_from = at
@@ -520,24 +525,17 @@ class Parser(Cursor):
             return entries
         if not self._begins_line(at):
             return [entry for entry in entries if entry.place != "line"]
-        if improvised is None or not (
-            (entries and self._is_asked_later(improvised)) or self._may_improvise(improvised, at)
-        ):
+        # If the text is complete, the reader is asked after the others failed, because its answer is expensive.
+        if improvised is None or not ((entries and self.final) or self._may_improvise(improvised, at)):
             return entries
         return (*entries, improvised)
-
-    def _is_asked_later(self, entry: Entry) -> bool:
-        """Whether an entry is asked only after the others failed: its answer is expensive, and the text is complete."""
-        return self.final and entry is self._plan.improvised
 
     def _may_improvise(self, improvised: Entry, at: int) -> bool:
         return self.tools is None or improvised.begins(self, at) is not False
 
     def _find_repeated(self, marker: str, at: int) -> int | None:
         """Return the last of several equal openers in a row; None if more text is needed. The others are residue."""
-        text, end = self.text, at + len(marker)
-        if self.final and text.find(marker, end, end + BLANK_LIMIT + len(marker)) < 0:
-            return at
+        text = self.text
         if len(marker) < _SHORTEST_REPEATED or is_word(marker):
             return at
         for _ in range(_MOST_REPEATED):
@@ -672,7 +670,8 @@ class Parser(Cursor):
         if self.format != IMPROVISED:  # it is tried at many lines of prose
             self._note(self.base + opener, self._opener, self.format, "text", why)
         untried = self._untried
-        if untried and self._is_asked_later(untried[0]) and not self._may_improvise(untried[0], opener):
+        is_late = untried and self.final and untried[0] is self._plan.improvised
+        if is_late and not self._may_improvise(untried[0], opener):
             self._untried = untried[1:]
         if self._untried:
             self._try_next(opener)

@@ -109,7 +109,7 @@ class LineFilter:
         assert start is not None
         word, following = start.groups()
         if not following and not lines.open_to_all:
-            if not word or self._may_begin(word) or word.isupper():
+            if not word or self._may_begin(word) or (lines.open_to_names and word.isupper()):
                 return WAITS if len(head) <= _LONG else WAKES
         elif self.may_gate(head, 0):
             return WAKES

@@ -31,6 +31,7 @@ _LABELS = frozenset(("id", "call_id", "tool_call_id", "type", "index", "string")
 """Attributes next to a name that hold no argument."""
 _not_in_key = re.compile(r"[\"'<>\n]").search
 _counted = re.compile(r"(.*?)[ \t]?([:!#@;,|~=])[ \t]?\d+\Z", re.DOTALL).match
+_first_digit = re.compile(r"(?:functions\.)?\d").match
 _label_after = re.compile(r"\s*\n\s*(?:json|JSON)\Z").search
 line_ends = re.compile(r"[ \t\r]*(\n|\Z)").match
 
@@ -166,7 +167,7 @@ class ReadSlot:
         if len(text) > SLOT_LIMIT:
             raise BrokenCall(f"the {self.kind} is too long")
         value = text.strip().removesuffix("\\n")  # some hosts escape the line break after the name
-        more = _with_attributes(value) if self.kind in ("name", "key") and self._ends_tag else None
+        more = _with_attributes(value) if self._ends_tag and "=" in value and self.kind in ("name", "key") else None
         if more is not None and (self.kind == "key" or _LABELS.issuperset(_attribute_names(more[2]))):
             value = more[1]
             cursor.repair("dropped_attribute")
@@ -184,7 +185,7 @@ class ReadSlot:
 
     def _plain_name(self, value: str, cursor: Cursor) -> str:
         """Take off what is no part of a name: the label of a fence that was lost."""
-        label = _label_after(value)
+        label = _label_after(value) if "\n" in value else None
         if label is None:
             return value
         cursor.repair("markdown_fence")
@@ -254,17 +255,24 @@ class ReadEnvelopes(Waiting):
         scope.call = yield from read_calls(cursor, self.body)
 
 
-def name_from_id(identity: str) -> str:
-    """`functions.search:0` names the tool `search`; a damaged colon may be another character that no name has."""
-    counted = _counted(identity)
-    return (identity if counted is None else counted[1]).removeprefix("functions.")
+def split_id(identity: str) -> tuple[str, str]:
+    """Return the name of the tool and the character before the counter: `functions.search:0` names the tool `search`.
+
+    A damaged colon may be another character that no name has.
+    """
+    name, mark, counter = identity.rpartition(":")
+    if not mark or not counter.isdecimal() or name.endswith((" ", "\t")):
+        counted = _counted(identity)
+        name, mark = (identity, "") if counted is None else (counted[1], counted[2])
+    return name.removeprefix("functions."), mark
 
 
 def announce(cursor: Cursor, scope: Scope) -> None:
-    identity = scope.filled.get("id")
-    name = scope.filled.get("name") or name_from_id(identity or "")
-    if identity and "name" not in scope.filled and (counted := _counted(identity)) is not None and counted[2] != ":":
-        cursor.repair("unusual_counter")
+    identity, name = scope.filled.get("id"), scope.filled.get("name")
+    if not name:
+        name, mark = split_id(identity or "")
+        if mark not in ("", ":"):
+            cursor.repair("unusual_counter")
     if not name or not is_name(name):
         raise BrokenCall(f"{name[:40]!r} is not a tool name" if name else "the call has no name")
     scope.filled["name"] = name
@@ -289,7 +297,7 @@ class ReadArguments(Waiting):
         if character not in ("{", '"'):
             raise BrokenCall(f"{character!r} where the arguments should begin")
         counter = scope.filled.get("name") or scope.filled.get("id", "")
-        if name_from_id(counter).isdigit() and cursor.tools is not None:
+        if _first_digit(counter) is not None and split_id(counter)[0].isdigit() and cursor.tools is not None:
             yield from self._read_unnamed(cursor, scope)
             return
         announce(cursor, scope)
@@ -379,7 +387,9 @@ class ReadClosers(Waiting):
                 elif not all(self.optional[index:]):
                     yield from self._close_for_the_model(cursor, closed)
                 return
-            matched = next(k for k in range(index, len(self.closers)) if found in self.closers[k].literals)
+            matched = index
+            while found not in self.closers[matched].literals:
+                matched += 1
             if not all(self.optional[index:matched]):
                 cursor.repair("closed_wrapper")
             cursor.position += ahead + len(found)
