@@ -165,6 +165,7 @@ class Agent(Generic[DepsT]):
         self._given_journal = journal if self.engine is None else self.engine.journal
         self._journal: Journal | None = None
         self._chosen_mode: ToolMode | None = None
+        self._measured: tuple[Toolset, int | None, bool] | None = None
         self._prices = self.connection.prices
         self._clients = ClientPool(self.connection, key, self.endpoint, own)
         for each in self._fallbacks:
@@ -565,11 +566,19 @@ class Agent(Generic[DepsT]):
         if form is not None:
             offered = Toolset([*offered, form])
         prompt = self.context.tool_prompt
-        if not is_large(offered, room, prompt):
+        if not self._is_large(offered, room):
             return offered, form, None
         search = search_tool(offered) if prompt.defer != 0 else None
         # A toolset of its own: the tool mode that the agent keeps describes all of its tools in full.
         return Toolset([*offered, *([search] if search is not None else [])]), form, search
+
+    def _is_large(self, offered: Toolset, room: int | None) -> bool:
+        if offered is not self.tools:
+            return is_large(offered, room, self.context.tool_prompt)
+        # The tools of the agent are the same in nearly all runs, and their definitions are long.
+        if self._measured is None or self._measured[0] is not offered or self._measured[1] != room:
+            self._measured = (offered, room, is_large(offered, room, self.context.tool_prompt))
+        return self._measured[2]
 
     def _config(self, start: _Start) -> RunConfig:
         parent, room = start.parent, window(self.endpoint, self.context.window)

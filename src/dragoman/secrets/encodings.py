@@ -240,7 +240,8 @@ def dumps(text: str) -> Iterator[Dump]:
             if each.lastgroup:
                 dump.add_cell(cell, each.start(), each.end())
         dump.add(" ?", found.end(), found.end())
-    yield dump.finish()
+    if dump.finish().text.strip():
+        yield dump
 
 
 def _cells_of(found: re.Match[str]) -> list[str]:
