@@ -35,7 +35,7 @@ test-full: $(STAMP) ## run every test, the long ones too, with random examples (
 	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=$$seed $(BIN)/python -m pytest -n auto --dist loadgroup -m "full or not full" \
 		--hypothesis-profile=random --hypothesis-seed=$$seed $(ARGS)
 
-# Not a part of `make test`: it needs five gigabytes of disk, and depends on programs that others change.
+# Not a part of `make test`: it needs much disk space, and depends on programs that others change.
 test-peers: $(STAMP) ## test with LiteLLM, vLLM, SGLang and MCP's servers (ARGS= names some of them)
 	@$(BIN)/python scripts/test-peers $(ARGS)
 
@@ -53,7 +53,7 @@ check: $(STAMP) ## formatting, lint, types, import layers, structure
 bench: $(STAMP) ## run every benchmark and print its table
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
-# Not a part of `make bench`: it installs what it compares with, about twelve gigabytes.
+# Not a part of `make bench`: it installs what it compares with.
 bench-peers: $(STAMP) ## compare with other programs, and write docs/benchmarks.md (ARGS= names groups)
 	@$(BIN)/python -m benchmarks.peers $(ARGS)
 
