@@ -35,7 +35,7 @@ from dragoman.journal.audit import AuditLog
 from dragoman.journal.verification import read_records, verify
 from dragoman.secrets import HumanSink
 from dragoman.server.approvals.app import ApprovalServer, open_access
-from dragoman.server.approvals.desk import ApprovalDesk
+from dragoman.server.approvals.requests import PendingRequests
 from dragoman.server.keys import add_key, revoke_key
 from dragoman.server.settings import ServerSettings
 from dragoman.testing import ScriptedModel
@@ -377,8 +377,8 @@ def test_elsewhere_everybody_needs_a_key_and_a_proxy_may_add_tls(tmp_path: Path)
     async def work() -> None:
         links: list[str] = []
         sink = HumanSink()
-        desk = ApprovalDesk(SqliteJournal(str(journal)), AuditLog(tmp_path / "audit.jsonl"), sink)
-        app = ApprovalServer(desk, settings, open_access(settings, keys), owner="root", announce=links.append)
+        pending = PendingRequests(SqliteJournal(str(journal)), AuditLog(tmp_path / "audit.jsonl"), sink)
+        app = ApprovalServer(pending, settings, open_access(settings, keys), owner="root", announce=links.append)
         # There is no link, and none is announced: whoever reads the log must not become the owner.
         assert app.open_pages("http://0.0.0.0:1") == ""
         token = app.sessions.link.rpartition("=")[2]
@@ -395,7 +395,7 @@ def test_elsewhere_everybody_needs_a_key_and_a_proxy_may_add_tls(tmp_path: Path)
         for host, origin in (("attacker.example", ""), ("approvals.example", "https://attacker.example")):
             given = {"origin": origin} if origin else {}
             assert (await ask(app, "/", cookie=cookie, host=host, **given))[0] == 403, (host, origin)
-        desk.close()
+        pending.close()
 
     asyncio.run(work())
 
