@@ -316,8 +316,9 @@ def print_start(gateway: Gateway, url: str, *, json: bool = False, workers: int 
     names = [entry.name for entry in router.models()]
     model = names[0] if names else ""
     link = gateway.open_pages(url)
+    # Before anything is printed: an endpoint that cannot be opened ends the command.
+    endpoints = {name: describe_target(target) for name, target in router.targets.items()}
     if json:
-        endpoints = {name: describe_target(target) for name, target in router.targets.items()}
         said: dict[str, Any] = {
             "url": url,
             "models": names,
@@ -330,8 +331,7 @@ def print_start(gateway: Gateway, url: str, *, json: bool = False, workers: int 
         return
     screen = Screen()
     screen.line(("gateway ", "bold"), (url, "bold green"))
-    for target in router.targets.values():
-        said = describe_target(target)
+    for said in endpoints.values():
         mode = "native tool calls" if said["native_tool_calls"] else "tools as text"
         screen.line(f"  -> {said['model']} at {said['url'] or 'this process'} ({said['wire']}, {mode})")
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
