@@ -66,7 +66,7 @@ docs: $(DOCS_STAMP) ## write docs/reference/ anew from the code, check every lin
 docs-serve: $(DOCS_STAMP) ## show the site at http://127.0.0.1:8000 while you edit its pages
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --watch scripts/documentation
 
-format: $(STAMP) ## format the code and mend what ruff can mend
+format: $(STAMP) ## format the code and fix what ruff can fix
 	@$(BIN)/ruff format
 	@$(BIN)/ruff check --fix
 
