@@ -97,7 +97,8 @@ def make_settings(
             raise ConfigError("--config and --to or -m exclude each other", hint="put the endpoint into the file")
         settings = read_settings(config)
     elif to:
-        rows = {_name_url(url, number): EndpointSettings(model=model or "", url=url) for number, url in enumerate(to)}
+        names = ["endpoint", *(f"endpoint_{number}" for number in range(2, len(to) + 1))]
+        rows = {name: EndpointSettings(model=model or "", url=url) for name, url in zip(names, to, strict=True)}
         settings = GatewaySettings(endpoints=rows, routes=[RouteSettings(to=list(rows), profile=profile)])
     elif model:
         settings = GatewaySettings(routes=[RouteSettings(to=model, profile=profile)])
@@ -122,10 +123,6 @@ def with_key(settings: GatewaySettings, variable: str) -> GatewaySettings:
             "--key-env is the key of a server at --to", hint="other endpoints have variables of their own"
         )
     return replace(settings, endpoints=rows)
-
-
-def _name_url(url: str, number: int) -> str:
-    return "endpoint" if number == 0 else f"endpoint_{number + 1}"
 
 
 @app.callback(invoke_without_command=True, help=_HELP)
