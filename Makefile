@@ -35,7 +35,7 @@ test-full: $(STAMP) ## run every test, the long ones too, with random examples (
 	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=$$seed $(BIN)/python -m pytest -n auto --dist loadgroup -m "full or not full" \
 		--hypothesis-profile=random --hypothesis-seed=$$seed $(ARGS)
 
-# Not a part of `make test`: it needs five gigabytes of disk, and depends on programs that others change.
+# Not a part of `make test`: it needs much disk space, and depends on programs that others change.
 test-peers: $(STAMP) ## test with LiteLLM, vLLM, SGLang and MCP's servers (ARGS= names some of them)
 	@$(BIN)/python scripts/test-peers $(ARGS)
 
@@ -53,7 +53,7 @@ check: $(STAMP) ## formatting, lint, types, import layers, structure
 bench: $(STAMP) ## run every benchmark and print its table
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
-# Not a part of `make bench`: it installs what it compares with, about twelve gigabytes.
+# Not a part of `make bench`: it installs what it compares with.
 bench-peers: $(STAMP) ## compare with other programs, and write docs/benchmarks.md (ARGS= names groups)
 	@$(BIN)/python -m benchmarks.peers $(ARGS)
 
@@ -66,7 +66,7 @@ docs: $(DOCS_STAMP) ## write docs/reference/ anew from the code, check every lin
 docs-serve: $(DOCS_STAMP) ## show the site at http://127.0.0.1:8000 while you edit its pages
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --watch scripts/documentation
 
-format: $(STAMP) ## format the code and mend what ruff can mend
+format: $(STAMP) ## format the code and fix what ruff can fix
 	@$(BIN)/ruff format
 	@$(BIN)/ruff check --fix
 

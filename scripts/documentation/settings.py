@@ -7,12 +7,17 @@ import ast
 from scripts.documentation.names import list_fields, locate
 from scripts.documentation.tables import code, words, write_table
 
-from dragoman.config.files import DEFAULT_PLACES
 from dragoman.config.layers import OTHER_VARIABLES
 from dragoman.config.settings import MERGES, SECTIONS, Setting
 from dragoman.state_files import to_toml
 
 GATEWAY = {"ServerSettings": "[gateway]", "EndpointSettings": "[endpoints.NAME]", "RouteSettings": "[[routes]]"}
+DEFAULT_PLACES = {
+    "journal.path": "`dragoman/journal.db` in the state folder",
+    "audit.path": "`audit.jsonl` beside the journal",
+    "builtin": "all of them",
+}
+"""Descriptions of defaults that depend on the machine or are long."""
 ABOUT = """Each setting has a name in the configuration file and, below it, an environment variable. Arguments override
 the environment, which overrides your own file. The file of a project can only tighten. `dragoman config show` prints
 the values and where they come from. [Configuration](../concepts/configuration.md) explains

@@ -104,19 +104,19 @@ def test_an_agent_without_a_transport_loads_the_http_client_when_it_is_created(t
     assert ran.stdout == "True\n"
 
 
-def test_the_rehearsal_works_on_every_wire_in_every_mode(
+def test_the_dry_run_works_on_every_wire_in_every_mode(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_module, "_rehearsed", set())
+    monkeypatch.setattr(agent_module, "_dry_runs", set())
     caplog.set_level(logging.DEBUG, "dragoman.agent")
     for name in wire.names():
         for native in (True, False):
             for settings in ({}, {"text_calls": False}, {"safety": Safety(nonce=True)}):
                 Agent(ScriptedModel([], wire=name, native=native), [print_place], **settings)  # type: ignore[arg-type]
-    assert len(agent_module._rehearsed) >= 2 * len(wire.names()) - 1
+    assert len(agent_module._dry_runs) >= 2 * len(wire.names()) - 1
     assert caplog.messages == []
 
 
 def print_place(place: str) -> None:
     """Print a place."""
-    raise AssertionError("a rehearsal calls no tool")
+    raise AssertionError("a dry run calls no tool")

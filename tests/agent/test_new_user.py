@@ -194,7 +194,7 @@ def test_d12_the_text_stream_is_the_text_alone() -> None:
     assert "match event:" in page and "text_stream()" in page
 
 
-def test_d13_a_first_run_is_rehearsed_without_side_effects() -> None:
+def test_d13_a_dry_run_has_no_side_effects() -> None:
     """The imports are counted in tests/agent/test_first_run.py."""
     seen: list[str] = []
     model = ScriptedModel(["x"], wire="cohere")
@@ -204,9 +204,7 @@ def test_d13_a_first_run_is_rehearsed_without_side_effects() -> None:
     assert (model.requests, seen) == ([], [])
 
 
-def test_d13_the_rehearsal_opens_no_journal_and_reads_no_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_d13_the_dry_run_opens_no_journal_and_reads_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     late = "a-secret-that-is-set-later"
     model = ScriptedModel([f"It is {late}."], wire="mistral")
     events: list[Any] = []

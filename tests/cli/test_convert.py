@@ -98,7 +98,7 @@ def test_a_provider_brings_its_quirks_and_its_model(dragoman, write) -> None:
         ),
         (["--from", "openai", "--to", "gemini"], "{not json", "is not JSON", "body of a request"),
         (["--from", "openai", "--to", "gemini"], "[]", "no conversation", "give the body"),
-        (["--from", "openai", "--to", "sagemaker"], "{}", "its own protocol", ""),
+        (["--from", "openai", "--to", "sagemaker"], "{}", "does not support the protocol of", ""),
     ],
 )
 def test_mistakes_are_told_in_a_line_with_a_hint(dragoman, write, arguments, text, error, hint) -> None:

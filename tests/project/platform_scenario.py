@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-PROGRAMS = ("dragoman.__main__", "dragoman.sandbox.canary", "dragoman.sandbox.enter")
+PROGRAMS = ("dragoman.__main__", "dragoman.sandbox.attempts", "dragoman.sandbox.enter")
 """Programs that another process runs. `sandbox` starts the last two, on Linux."""
 
 

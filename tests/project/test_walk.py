@@ -1,4 +1,4 @@
-"""`scripts/walk` counts what one use of the package touches; the walk of the parser stands for the others here."""
+"""`scripts/walk` counts what one use of the package touches; most tests count the walk of the parser."""
 
 from __future__ import annotations
 
@@ -37,6 +37,11 @@ def test_a_walk_over_its_limit_fails_the_check() -> None:
     done = walk("parse", "--limit", "parse=1")
     assert (done.returncode, "EXCEEDED" in done.stdout) == (1, True)
     assert walk("parse", "--limit", "parse=1000").returncode == 0
+
+
+def test_every_walk_is_within_its_limit() -> None:
+    done = walk("--check")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_an_unknown_walk_is_a_misuse_that_names_the_known_ones() -> None:

@@ -35,7 +35,7 @@ from dragoman.journal.audit import AuditLog
 from dragoman.journal.verification import read_records, verify
 from dragoman.secrets import HumanSink
 from dragoman.server.approvals.app import ApprovalServer, open_access
-from dragoman.server.approvals.desk import ApprovalDesk
+from dragoman.server.approvals.requests import PendingRequests
 from dragoman.server.keys import add_key, revoke_key
 from dragoman.server.settings import ServerSettings
 from dragoman.testing import ScriptedModel
@@ -81,7 +81,7 @@ def make_agent(calls: Sequence[tuple[str, dict[str, Any]]], journal: Any, worksp
     )
 
 
-def park(journal: Path, workspace: Path, tool: str = "pay", **arguments: Any) -> str:
+def leave_waiting(journal: Path, workspace: Path, tool: str = "pay", **arguments: Any) -> str:
     """A run that waits for the approval of one call. Returns its id."""
     agent = make_agent([(tool, arguments)], journal, workspace)
     done = agent.run("Do it.")
@@ -172,8 +172,8 @@ def test_a_request_is_shown_completely_and_an_answer_is_for_its_digest_once(tmp_
     journal, target = tmp_path / "runs.db", tmp_path / "notes.txt"
     target.write_text("one\ntwo\n", encoding="utf-8")
     change = {"path": "notes.txt", "content": f"one\n2 {HOSTILE}\n{SECRET}\n"}
-    run_id = park(journal, tmp_path, "write", **change)
-    paid = park(journal, tmp_path, note="rent")
+    run_id = leave_waiting(journal, tmp_path, "write", **change)
+    paid = leave_waiting(journal, tmp_path, note="rent")
     with serving(tmp_path, journal, "anna", "ben") as client:
         # The API: the same data as the command line, without secrets.
         status, listed = client.api()
@@ -243,7 +243,7 @@ def test_a_request_is_shown_completely_and_an_answer_is_for_its_digest_once(tmp_
 
 def test_a_question_is_answered_in_words_and_the_run_goes_on(tmp_path: Path) -> None:
     journal, asked = tmp_path / "runs.db", {"question": "Which one?", "choices": ["the red one", HOSTILE]}
-    run_id = park(journal, tmp_path, "ask_user", **asked)
+    run_id = leave_waiting(journal, tmp_path, "ask_user", **asked)
     with serving(tmp_path, journal, "anna") as client:
         cookie = client.log_in("anna")
         (request,) = client.api()[1]["requests"]
@@ -256,7 +256,7 @@ def test_a_question_is_answered_in_words_and_the_run_goes_on(tmp_path: Path) -> 
 
 def test_two_people_race_and_exactly_one_of_them_wins(tmp_path: Path) -> None:
     journal = tmp_path / "runs.db"
-    runs = [park(journal, tmp_path, note=str(number)) for number in range(6)]
+    runs = [leave_waiting(journal, tmp_path, note=str(number)) for number in range(6)]
     people = ("anna", "ben", "cara", "dora")
     with ExitStack() as stack:
         first = stack.enter_context(serving(tmp_path, journal, *people))
@@ -289,7 +289,7 @@ def test_two_people_race_and_exactly_one_of_them_wins(tmp_path: Path) -> None:
 
 def test_another_origin_another_name_and_a_stranger_get_nothing(tmp_path: Path) -> None:
     journal = tmp_path / "runs.db"
-    park(journal, tmp_path, note="milk")
+    leave_waiting(journal, tmp_path, note="milk")
     with serving(tmp_path, journal, "anna") as client:
         (request,) = client.api()[1]["requests"]
         cookie = client.log_in()
@@ -350,7 +350,7 @@ def test_another_origin_another_name_and_a_stranger_get_nothing(tmp_path: Path) 
 
 def test_elsewhere_everybody_needs_a_key_and_a_proxy_may_add_tls(tmp_path: Path) -> None:
     journal, keys = tmp_path / "runs.db", tmp_path / "people.json"
-    park(journal, tmp_path, note="milk")
+    leave_waiting(journal, tmp_path, note="milk")
     settings = ServerSettings(host="0.0.0.0", hosts=["approvals.example"])
     with pytest.raises(ConfigError, match="nobody has a key"):
         open_access(settings, keys)
@@ -377,8 +377,8 @@ def test_elsewhere_everybody_needs_a_key_and_a_proxy_may_add_tls(tmp_path: Path)
     async def work() -> None:
         links: list[str] = []
         sink = HumanSink()
-        desk = ApprovalDesk(SqliteJournal(str(journal)), AuditLog(tmp_path / "audit.jsonl"), sink)
-        app = ApprovalServer(desk, settings, open_access(settings, keys), owner="root", announce=links.append)
+        pending = PendingRequests(SqliteJournal(str(journal)), AuditLog(tmp_path / "audit.jsonl"), sink)
+        app = ApprovalServer(pending, settings, open_access(settings, keys), owner="root", announce=links.append)
         # There is no link, and none is announced: whoever reads the log must not become the owner.
         assert app.open_pages("http://0.0.0.0:1") == ""
         token = app.sessions.link.rpartition("=")[2]
@@ -395,7 +395,7 @@ def test_elsewhere_everybody_needs_a_key_and_a_proxy_may_add_tls(tmp_path: Path)
         for host, origin in (("attacker.example", ""), ("approvals.example", "https://attacker.example")):
             given = {"origin": origin} if origin else {}
             assert (await ask(app, "/", cookie=cookie, host=host, **given))[0] == 403, (host, origin)
-        desk.close()
+        pending.close()
 
     asyncio.run(work())
 
@@ -404,7 +404,7 @@ def test_a_request_that_the_run_made_anew_is_not_answered_by_the_old_page(tmp_pa
     journal, target = tmp_path / "runs.db", tmp_path / "notes.txt"
     target.write_text("one\n", encoding="utf-8")
     change = {"path": "notes.txt", "content": "two\n"}
-    run_id = park(journal, tmp_path, "write", **change)
+    run_id = leave_waiting(journal, tmp_path, "write", **change)
     with serving(tmp_path, journal, "anna") as client:
         cookie, annas = client.log_in(), client.log_in("anna")
         (old,) = client.api()[1]["requests"]
@@ -490,14 +490,14 @@ def _answers(place: str) -> list[Any]:
 def test_the_pages_work_in_a_browser_and_a_page_of_another_port_reads_nothing(tmp_path: Path) -> None:
     journal, target = tmp_path / "runs.db", tmp_path / "notes.txt"
     target.write_text("one\n", encoding="utf-8")
-    run_id = park(journal, tmp_path, "write", path="notes.txt", content=f"two {HOSTILE}\n")
+    run_id = leave_waiting(journal, tmp_path, "write", path="notes.txt", content=f"two {HOSTILE}\n")
     with serving(tmp_path, journal, "anna") as client, browsing(tmp_path) as page:
         page.show(390, 800, "dark")
         page.open(client.running.said["link"])
         page.wait("document.querySelectorAll('#rows li').length === 1")
         # A further request appears without a reload.
         page.evaluate("void (window.mine = true)")
-        park(journal, tmp_path, note="rent")
+        leave_waiting(journal, tmp_path, note="rent")
         page.wait("document.querySelectorAll('#rows li').length === 2 && window.mine")
         page.press("j")
         page.wait("document.querySelector('pre.diff')")

@@ -9,6 +9,7 @@ from tests.clients.more_programs import PROGRAMS as TESTED
 from tests.clients.results import PAGE, insert_table, read_recorded
 
 from dragoman.cli.serve import print_start
+from dragoman.errors import UnknownModel
 from dragoman.server.gateway import Gateway
 from dragoman.server.programs import PLACEHOLDER_KEY, PROGRAMS, list_clients, write_command
 from dragoman.server.router import Router
@@ -39,6 +40,12 @@ def test_the_start_message_shows_the_endpoint_and_every_program(capsys: pytest.C
     shown = capsys.readouterr().out
     assert "qwen3" in shown and f"{URL}/dragoman/exchanges" in shown
     assert [name for name in NAMED + CLIENTS if name not in shown] == []
+
+
+def test_nothing_is_shown_of_a_gateway_whose_endpoint_cannot_be_opened(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UnknownModel):
+        print_start(Gateway(Router(parse_settings('[[routes]]\nto = "local:no-such-model"\n'))), URL)
+    assert capsys.readouterr().out == ""
 
 
 def test_the_documentation_shows_the_recorded_results_of_every_tested_program() -> None:

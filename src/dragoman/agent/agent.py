@@ -62,8 +62,8 @@ _MOVED = {
 """What to write instead of a setting that is part of one of the three values."""
 
 
-_rehearsed: set[tuple[str, str, str, bool]] = set()
-"""The wires, tool modes and formats for which this process has rehearsed a run, with and without a journal."""
+_dry_runs: set[tuple[str, str, str, bool]] = set()
+"""The wires, tool modes and formats for which this process has made a dry run, with and without a journal."""
 
 
 class _Start(Struct, frozen=True):
@@ -525,10 +525,10 @@ class Agent(Generic[DepsT]):
         """Import and compile now what the first run would have to, so that it does not block the event loop."""
         chosen = self._choose_mode()
         place = (self.endpoint.wire, chosen.mode, chosen.format, self._given_journal not in (None, False))
-        if place in _rehearsed:
+        if place in _dry_runs:
             return
-        _rehearsed.add(place)
-        from dragoman.agent.rehearsal import rehearse
+        _dry_runs.add(place)
+        from dragoman.agent.dry_run import dry_run
 
         # Not the configuration of a real run: that looks for secrets, opens the journal and may test the sandbox.
         config = RunConfig(
@@ -543,9 +543,9 @@ class Agent(Generic[DepsT]):
             price=self._price,
         )
         try:
-            rehearse(config, self._clients.get(self.endpoint), journal=place[-1])
+            dry_run(config, self._clients.get(self.endpoint), journal=place[-1])
         except Exception as problem:  # A run that cannot work says so when it starts.
-            _log.debug("the rehearsal failed\n%s", write_traceback(problem))
+            _log.debug("the dry run failed\n%s", write_traceback(problem))
 
     def _resolve(self, model: str | Endpoint, base_url: str = "", facts: Facts | None = None) -> Endpoint:
         if isinstance(model, Endpoint):

@@ -30,7 +30,7 @@ has one slot for each call, and each slot follows this path (any state can also 
 
     planned -> reviewing -> reviewed -> asking -> ready -> running -> settled
                                 ^       |    ^                |
-                                |       +> parked (Postponed) |
+                                |       +-> postponed         |
                                 +------------ Stale ----------+
 
 Why it is pure. The machine opens no file or connection, reads no clock and uses no randomness. Times are the `at` of
@@ -712,7 +712,7 @@ class Machine:
     def _defer(self, turn: CallTurn) -> list[Command]:
         """Leave the run open. Its result shows every call with a result."""
         messages = [*self.messages, Message("tool", list(turn.show_waiting()))]
-        names = ", ".join(slot.call.name for slot in turn.slots if slot.state == "parked")
+        names = ", ".join(slot.call.name for slot in turn.slots if slot.state == "postponed")
         outcome = end("awaiting_approval", f"approval is needed for {names}")
         model = self._asking.endpoint.model
         self.result = self.stats.conclude(outcome, self._text, None, messages, self._asks, model)

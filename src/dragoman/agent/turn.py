@@ -126,7 +126,7 @@ class PermissionState:
 # safe calls. Hooks review a group, the policy decides, the approver approves if necessary, and the tools run; then the
 # next group follows. Every slot ends with exactly one result, and the results keep the order of the calls.
 
-State = Literal["planned", "reviewing", "reviewed", "asking", "parked", "ready", "running", "settled"]
+State = Literal["planned", "reviewing", "reviewed", "asking", "postponed", "ready", "running", "settled"]
 _WAITING = ("reviewing", "asking", "running")
 CallNews = Reviewed | Approved | Denied | Stale | Postponed | ToolAnswered
 """The inputs that concern one call of a turn."""
@@ -203,7 +203,7 @@ class CallTurn:
     def is_parked(self) -> bool:
         """Whether the turn cannot continue before an approval."""
         group = self._group()
-        return any(slot.state == "parked" for slot in group) and not any(
+        return any(slot.state == "postponed" for slot in group) and not any(
             slot.state in (*_WAITING, "ready") for slot in group
         )
 
@@ -290,7 +290,7 @@ class CallTurn:
             elif ready:
                 # An allowed call does not wait for the approval of another call in its group.
                 return [*commands, self._run(ready)]
-            elif any(slot.state == "parked" for slot in group):
+            elif any(slot.state == "postponed" for slot in group):
                 return commands
 
     def _prepare(self, slot: Slot) -> list[Command]:
@@ -377,7 +377,7 @@ class CallTurn:
         elif isinstance(told, Stale):
             commands = self._ask_again(slot, told)
         else:
-            slot.state = "parked"
+            slot.state = "postponed"
             commands = []
         return commands if self.outcome is not None else commands + self._advance(now)
 

@@ -1,7 +1,7 @@
 """Tools that come with dragoman: files, commands, the web, notes. All of them work inside a workspace.
 
-Each is a `Tool` to be given to an agent: `Agent(..., tools=[builtin.Read, builtin.Bash], workspace=".")`. `toolbox()`
-gives all of them, or those of some names.
+Each is a `Tool` for an agent: `Agent(..., tools=[builtin.Read, builtin.Bash], safety=Safety(workspace="."))`.
+`toolbox()` returns all of them, or those with some names.
 """
 
 from __future__ import annotations

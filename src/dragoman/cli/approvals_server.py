@@ -113,19 +113,19 @@ def serve(
 
 async def _serve(settings: ServerSettings, keys: Path, place: JournalPlace, as_json: bool) -> int:
     from dragoman.server.approvals.app import ApprovalServer, open_access
-    from dragoman.server.approvals.desk import ApprovalDesk
+    from dragoman.server.approvals.requests import PendingRequests
     from dragoman.server.process import GatewayServer, address_of, handle_signals, open_socket
 
     access, sink = open_access(settings, keys), make_sink()
-    desk = ApprovalDesk(_open_journal(place), AuditLog(find_audit_log(place), sink=sink), sink)
+    pending = PendingRequests(_open_journal(place), AuditLog(find_audit_log(place), sink=sink), sink)
     try:
         # A journal that cannot be read is told here, and not to the first visitor.
-        await desk.list_open()
-        app = ApprovalServer(desk, settings, access, owner=user_name(), announce=_announce)
+        await pending.list_open()
+        app = ApprovalServer(pending, settings, access, owner=user_name(), announce=_announce)
         listener = open_socket(settings.host, settings.port)
         server = GatewayServer(app, listener, load=None)
     except BaseException:
-        desk.close()
+        pending.close()
         raise
     handle_signals(server, None)
     _print_start(app, address_of(listener), describe_journal(place), as_json)

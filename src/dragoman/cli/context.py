@@ -177,7 +177,7 @@ class SafetySetup:
 
             # If it is not installed, no run begins that could be resumed.
             import_llama()
-        # The embedded model is too small to choose among thirteen tools. They are offered if the user names them.
+        # The embedded model is too small to choose among so many tools. They are offered if the user names them.
         is_too_small = is_embedded and config.origin("builtin").kind == "default"
         if config["builtin"] and not is_too_small:
             from dragoman.builtin import missing_tools, toolbox

@@ -97,7 +97,8 @@ def make_settings(
             raise ConfigError("--config and --to or -m exclude each other", hint="put the endpoint into the file")
         settings = read_settings(config)
     elif to:
-        rows = {_name_url(url, number): EndpointSettings(model=model or "", url=url) for number, url in enumerate(to)}
+        names = ["endpoint", *(f"endpoint_{number}" for number in range(2, len(to) + 1))]
+        rows = {name: EndpointSettings(model=model or "", url=url) for name, url in zip(names, to, strict=True)}
         settings = GatewaySettings(endpoints=rows, routes=[RouteSettings(to=list(rows), profile=profile)])
     elif model:
         settings = GatewaySettings(routes=[RouteSettings(to=model, profile=profile)])
@@ -122,10 +123,6 @@ def with_key(settings: GatewaySettings, variable: str) -> GatewaySettings:
             "--key-env is the key of a server at --to", hint="other endpoints have variables of their own"
         )
     return replace(settings, endpoints=rows)
-
-
-def _name_url(url: str, number: int) -> str:
-    return "endpoint" if number == 0 else f"endpoint_{number + 1}"
 
 
 @app.callback(invoke_without_command=True, help=_HELP)
@@ -316,8 +313,9 @@ def print_start(gateway: Gateway, url: str, *, json: bool = False, workers: int 
     names = [entry.name for entry in router.models()]
     model = names[0] if names else ""
     link = gateway.open_pages(url)
+    # Before anything is printed: an endpoint that cannot be opened ends the command.
+    endpoints = {name: describe_target(target) for name, target in router.targets.items()}
     if json:
-        endpoints = {name: describe_target(target) for name, target in router.targets.items()}
         said: dict[str, Any] = {
             "url": url,
             "models": names,
@@ -330,8 +328,7 @@ def print_start(gateway: Gateway, url: str, *, json: bool = False, workers: int 
         return
     screen = Screen()
     screen.line(("gateway ", "bold"), (url, "bold green"))
-    for target in router.targets.values():
-        said = describe_target(target)
+    for said in endpoints.values():
         mode = "native tool calls" if said["native_tool_calls"] else "tools as text"
         screen.line(f"  -> {said['model']} at {said['url'] or 'this process'} ({said['wire']}, {mode})")
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -37,7 +37,7 @@ from dragoman.errors import ConfigError
 from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
 from dragoman.logs import get_log
 from dragoman.providers import Endpoint
-from dragoman.providers.definitions import codec_for
+from dragoman.providers.endpoint import codec_of
 from dragoman.providers.provider import fill_holes, holes_of
 from dragoman.replies import ReplyFolder
 from dragoman.secrets.exchanges import RequestRedactors
@@ -195,7 +195,7 @@ class Client(_Asker):
         """
         self._environment = os.environ if environment is None else environment
         self.endpoint = providers.resolve(endpoint) if isinstance(endpoint, str) else endpoint
-        self.codec = codec_for(self.endpoint)
+        self.codec = codec_of(self.endpoint)
         self.codec.is_shared = True
         self.timeouts = timeouts or Timeouts()
         self.retries = retries or Retries()

@@ -21,7 +21,7 @@ from dragoman.client.keys import Secret, find_key
 from dragoman.client.transport import HttpRequest, Timeouts, Transport, TransportFault
 from dragoman.errors import ConfigError, ProtocolError
 from dragoman.providers import Endpoint, learn_from_show
-from dragoman.providers.definitions import codec_for
+from dragoman.providers.endpoint import codec_of
 from dragoman.secrets.exchanges import RequestRedactor
 from dragoman.types import JsonObject
 from dragoman.wire.failures import as_error
@@ -369,7 +369,7 @@ class MetadataClient:
         if answer.status == 200:
             return answer
         body = answer.text if answer.body is None else answer.body
-        failure = codec_for(self.endpoint).decode_failure(answer.status, body, {})
+        failure = codec_of(self.endpoint).decode_failure(answer.status, body, {})
         shown = failure.message or "no message"
         raise as_error(
             structs.replace(failure, message=f"{url.partition('?')[0]} answers with status {answer.status}: {shown}")

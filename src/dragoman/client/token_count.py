@@ -16,7 +16,7 @@ from dragoman.client.keys import Secret
 from dragoman.client.models import SHORT, MetadataClient, join_query
 from dragoman.client.transport import Timeouts, Transport, TransportFault
 from dragoman.providers import Endpoint
-from dragoman.providers.definitions import codec_for
+from dragoman.providers.endpoint import codec_of
 from dragoman.providers.tokens import Estimate
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Message, Request, Text
@@ -138,7 +138,7 @@ async def acount_tokens(
 
 async def _count(client: MetadataClient, counter: Counter, request: Request) -> int | None:
     endpoint = client.endpoint
-    body = counter.write(codec_for(endpoint).encode_request(request), endpoint.model)
+    body = counter.write(codec_of(endpoint).encode_request(request), endpoint.model)
     base, _, query = client.base_url.partition("?")
     try:
         answer = await client.send(join_query(counter.url(base, endpoint.model), query), body)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dragoman.config.layers import Layer, Source, from_tables
-from dragoman.config.settings import MERGES, SECTIONS, SETTINGS, Setting
+from dragoman.config.settings import MERGES, SECTIONS, Setting
 from dragoman.paths import SWITCHED_OFF, current_folder, expand, home_folder
 from dragoman.state_files import parse_toml, read_text, to_toml
 
@@ -129,12 +129,6 @@ _PROJECT_HEAD = """\
 # It applies to all users of this project, and may only tighten their settings: lower a limit, forbid a tool, require
 # an approval. URLs, keys, tools and files belong in each user's own configuration.
 """
-DEFAULT_PLACES = {
-    "journal.path": "`dragoman/journal.db` in the state folder",
-    "audit.path": "`audit.jsonl` beside the journal",
-    "builtin": "all of them",
-}
-"""Descriptions of defaults that depend on the machine or are long."""
 _TABLES = """\
 # ---- Tables ----
 
@@ -183,26 +177,6 @@ def write_template(*, project: bool) -> str:
     if not project:
         parts.append(f"\n{_TABLES}")
     return "".join(parts)
-
-
-def write_reference() -> str:
-    """Return all settings as a Markdown table, for the documentation."""
-    rows = [
-        f"| `{setting.name}` | {_cell(setting.kind.words)} | {_default_of(setting)} | {MERGES[setting.merge]} "
-        f"| {_cell(setting.help)} |\n"
-        for setting in SETTINGS.values()
-    ]
-    return "".join(["| setting | value | default | a project | meaning |\n|---|---|---|---|---|\n", *rows])
-
-
-def _default_of(setting: Setting) -> str:
-    if setting.name in DEFAULT_PLACES:
-        return DEFAULT_PLACES[setting.name]
-    return "" if setting.default is None or setting.default in ((), {}) else f"`{to_toml(setting.default)}`"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*")
 
 
 def _describe(setting: Setting, short: str, project: bool) -> list[str]:

@@ -230,12 +230,12 @@ async def compare(agents: Mapping[str, Agent[Any]], cases: Sequence[Case], tools
 
 async def _try(agent: Agent[Any], case: Case, tools: Sequence[Tool]) -> Trial:
     started = time.monotonic()
-    result = await agent.arun(case.task, tools=rehearse(tools, case), check=False)
+    result = await agent.arun(case.task, tools=_stub_tools(tools, case), check=False)
     seconds = time.monotonic() - started
     return _judge(result, case, {tool.name: tool for tool in tools}, seconds)
 
 
-def rehearse(tools: Iterable[Tool], case: Case) -> list[Tool]:
+def _stub_tools(tools: Iterable[Tool], case: Case) -> list[Tool]:
     """Return tools with the same names and schemas that only return the results of the case."""
 
     def stand_in(name: str) -> Any:

@@ -167,7 +167,7 @@ class EmbeddedEngine:
         except KeyError:
             self._set(submission, "failed", f"no agent is named {submission.agent!r}")
         except Exception as error:
-            # A bug, or an error of the system. Whoever waits for the run has to hear of it.
+            # A bug, or an error of the system. It has to reach the code that waits for the run.
             get_log("agent").error("%s could not be executed\n%s", submission.run_id, write_traceback(error))
             self._set(submission, "failed", f"{type(error).__name__}: {error}")
         else:

@@ -25,7 +25,7 @@ from dragoman.pipeline.report import Report
 from dragoman.pipeline.requests import settle_fields
 from dragoman.pipeline.writers import EXCHANGE_HEADER, is_json_array, open_writer, stream_type, write_reply
 from dragoman.providers import Endpoint
-from dragoman.providers.definitions import codec_for
+from dragoman.providers.endpoint import codec_of
 from dragoman.replies import fold
 from dragoman.secrets.exchanges import RequestRedactor
 from dragoman.stage import Stage
@@ -152,7 +152,7 @@ class EndpointSender:
         self._records = True
         self._asked = asked
         self._send = send
-        self._codec = codec_for(asked.endpoint)
+        self._codec = codec_of(asked.endpoint)
         self._codec.is_shared = True
 
     def stop_recording(self) -> None:

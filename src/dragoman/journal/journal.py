@@ -38,13 +38,13 @@ class JournalDamaged(JournalError):
         at += "" if number is None else f", record {number}"
         # If the file itself cannot be read, no session in it can be deleted.
         where = f" --journal {shlex.quote(place)}" if "/" in place else ""
-        mend = (
+        fix = (
             f"delete the session: dragoman sessions delete {run_id}{where}"
             if run_id
             else f"move the file away, and the next run creates another: mv {shlex.quote(place)} "
             f"{shlex.quote(place + '.damaged')}"
         )
-        super().__init__(f"the journal {place}{at} is damaged: {why}", hint=f"{self.hint}, or {mend}")
+        super().__init__(f"the journal {place}{at} is damaged: {why}", hint=f"{self.hint}, or {fix}")
 
 
 class JournalTooNew(JournalError):

@@ -109,7 +109,6 @@ class _Group(Struct):
     """Whether it has a look-around or another part that no automaton can match."""
     is_counted: bool = False
     """Whether it has a counted repetition."""
-    is_look: bool = False
 
     def add(self, other: _Group) -> None:
         self.size = min(self.size + other.size, MOST_STEPS)
@@ -163,7 +162,7 @@ class _Scan:
             self._is_simple = False
         if not is_hard and len(self._open) == 1:
             self._has_begun = True
-        self._open.append(_Group(is_hard=is_hard, is_look=kind == "look"))
+        self._open.append(_Group(is_hard=is_hard))
 
     def _settle(self) -> None:
         if self._last is not None:

@@ -286,7 +286,7 @@ class ReplyTranslator:
         """Return the text that the client has not received, without the calls that were found in it."""
         sent = "".join(self._sent)
         whole = self._reader.received if self._is_released else self._rebuild(found, calls)
-        rest = whole[len(sent) :] if whole.startswith(sent) else whole
+        rest = whole.removeprefix(sent)
         for call in calls:
             if call.provenance is not None and call.provenance.channel == "text" and call.raw:
                 rest = _cut_out(rest, call.raw)

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import CannotSend
 from dragoman.media import kind_of
-from dragoman.providers.definitions import codec_for
-from dragoman.providers.endpoint import Endpoint
+from dragoman.providers.endpoint import Endpoint, codec_of
 from dragoman.types import File, Image, Message, Request
 from dragoman.wire.media import LEFT_OUT, label_of, settle, type_of
 
@@ -44,7 +43,7 @@ def _check_part(given: Image | File, endpoint: Endpoint) -> None:
     part = settle(given)
     name, label = f"{endpoint.provider.name}:{endpoint.model}", label_of(part)
     sent = replace(part, extra={endpoint.wire: own} if own else {})
-    prepared = codec_for(endpoint).prepare(Request(endpoint.model, [Message("user", [sent])]))
+    prepared = codec_of(endpoint).prepare(Request(endpoint.model, [Message("user", [sent])]))
     left_out = [loss.detail for loss in prepared.losses if LEFT_OUT in loss.detail]
     if left_out:
         reason = left_out[0].partition(LEFT_OUT)[2]

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman import providers, wire
-from dragoman.errors import ConfigError
 from dragoman.providers import Endpoint, Provider
+from dragoman.providers.endpoint import codec_of
 from dragoman.types import JsonObject, ToolCall, ToolResult
 from dragoman.wire.codec import Codec
 from dragoman.wire.registry import knows
@@ -28,13 +28,7 @@ def codec_for(provider: Target) -> Codec:
             return wire.get(provider)
         named = any(sign in provider for sign in ":/")
         provider = providers.resolve(*providers.split(provider)) if named else providers.get(provider)
-    endpoint = providers.resolve(provider, "") if isinstance(provider, Provider) else provider
-    if not knows(endpoint.wire):
-        name = endpoint.provider.name
-        raise ConfigError(
-            f"{name} has its own protocol, which dragoman does not support", hint=endpoint.provider.notes or None
-        )
-    return wire.get(endpoint.wire, endpoint.quirks)
+    return codec_of(providers.resolve(provider, "") if isinstance(provider, Provider) else provider)
 
 
 def encode_definitions(tools: Iterable[object], provider: Target) -> list[JsonObject]:

@@ -25,6 +25,7 @@ from dragoman.providers.provider import (
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject
 from dragoman.wire import registry as wires
+from dragoman.wire.codec import Codec
 from dragoman.wire.quirks import DEFAULTS, Quirks
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -105,10 +106,9 @@ class Endpoint(Struct, frozen=True):
 
     def check_wire(self) -> None:
         """Raise ConfigError if dragoman has no codec for the wire."""
-        if self.wire not in wires.ROWS:
-            raise ConfigError(
-                f"dragoman does not support the protocol of {self.provider.name}", hint=self.provider.notes
-            )
+        if not wires.knows(self.wire):
+            name, notes = self.provider.name, self.provider.notes
+            raise ConfigError(f"dragoman does not support the protocol of {name}", hint=notes or None)
 
     def convert_tools(self, tools: Toolset | Iterable[object] | None) -> ToolsPayload | PromptGuided:
         """Return the tools for this endpoint: definitions of its wire, or instructions for the prompt."""
@@ -119,8 +119,13 @@ class Endpoint(Struct, frozen=True):
             # Instructions without tools would make the model call tools that do not exist.
             taught = formats.instructions(offered, self.prompt_format, layout="list") if len(offered) else ""
             return PromptGuided(taught, self.prompt_format)
-        self.check_wire()
-        return ToolsPayload(self.wire, wires.get(self.wire, self.quirks).encode_definitions(offered))
+        return ToolsPayload(self.wire, codec_of(self).encode_definitions(offered))
+
+
+def codec_of(endpoint: Endpoint) -> Codec:
+    """Return the codec of the endpoint's wire, with the quirks of the endpoint."""
+    endpoint.check_wire()
+    return wires.get(endpoint.wire, endpoint.quirks)
 
 
 def settle(

@@ -35,7 +35,7 @@ _MEMORY = 1024 * 1024 * 1024
 _FILE = 16 * 1024 * 1024
 _LIMITS = BoxLimits(cpu_seconds=60, memory_bytes=_MEMORY, file_bytes=_FILE, processes=48)
 _TIMEOUT = 60.0
-_CANARY = read_script(__name__, "canary.py")
+_ATTEMPTS = read_script(__name__, "attempts.py")
 _DAEMON_LIVES = 20
 _DAEMON_MAY_DIE_IN = 3.0
 _VICTIM = "import sys; sys.stdin.buffer.read()"
@@ -93,7 +93,7 @@ class _ProbeSetup:
         self._file(f"{self.workspace}/.git/config", "[core]\n")
         self._file(f"{self.workspace}/dragoman.toml", "")
         os.symlink("../outside", f"{self.workspace}/link")
-        self._file(f"{self.workspace}/canary.py", _CANARY)
+        self._file(f"{self.workspace}/attempts.py", _ATTEMPTS)
         self._close = contextlib.ExitStack()
         self._listen()
         self._start_victim()
@@ -222,7 +222,7 @@ def probe(sandbox: Sandbox) -> ProbeReport:
     """Try to break out of this sandbox in every known way. This takes less than a second on most machines."""
     if not sys.platform.startswith("linux"):
         raise SandboxMissing(f"there is no sandbox for {sys.platform}, so there is nothing to test", hint=_ELSEWHERE)
-    from dragoman.sandbox.canary import ATTEMPTS
+    from dragoman.sandbox.attempts import ATTEMPTS
 
     made = tempfile.TemporaryDirectory(prefix="dragoman-probe-", ignore_cleanup_errors=True)
     with made as folder, _ProbeSetup(folder) as setup:
@@ -243,7 +243,7 @@ def _attack(sandbox: Sandbox, setup: _ProbeSetup) -> tuple[dict[str, str], str]:
     python = find_interpreter(setup.folder)
     readable = tuple({os.path.realpath(sys.base_prefix), os.path.realpath(sys.base_exec_prefix)})
     box = Box(workspace=setup.workspace, readable=readable, limits=_LIMITS, aside=setup.aside)
-    ran = sandbox.run([python, "-I", "-S", "canary.py", "plan.json"], box, timeout=_TIMEOUT)
+    ran = sandbox.run([python, "-I", "-S", "attempts.py", "plan.json"], box, timeout=_TIMEOUT)
     claims = dict(msgspec.json.decode(line, type=tuple[str, str]) for line in ran.output.splitlines())
     said = ran.errors.decode(errors="replace").strip().splitlines()
     return claims, said[-1] if said else f"the attacker ended with {ran.code}"

@@ -242,7 +242,7 @@ def _weigh_secret(key: str, last: str, before: str) -> Weight:
     if last == "token" or last.endswith("token"):
         return Weight.NONE if before in _HARMLESS_TOKENS else Weight.SECRET
     if last == "key":
-        return _weigh_key_word(key, before)
+        return _weigh_key_word(before)
     if last in {"session", "sid", "auth", "cred", "credential", "credentials", "pat", "login", "hmac"} and not before:
         return Weight.WEAK if last in {"pat", "login"} else Weight.SECRET
     if last in _SECRETS or last.endswith(_SECRET_ENDS):
@@ -250,7 +250,7 @@ def _weigh_secret(key: str, last: str, before: str) -> Weight:
     return Weight.WEAK if last in _WEAK else Weight.NONE
 
 
-def _weigh_key_word(key: str, before: str) -> Weight:
+def _weigh_key_word(before: str) -> Weight:
     if not before:
         return Weight.WEAK
     return Weight.NONE if before in _HARMLESS_KEYS else Weight.SECRET

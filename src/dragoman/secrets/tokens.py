@@ -265,7 +265,7 @@ class IncompleteBlock(Exception):
 
 
 def key_block(view: View, position: int, *, final: bool) -> list[Span]:
-    """The private key whose first line begins at `position`. Raises `Unfinished` when its end may still come.
+    """The private key whose first line begins at `position`. Raises `IncompleteBlock` if its end may still come.
 
     A key in several strings, as a list of lines, gives one span for each string: the quotes between them stay.
     """

@@ -62,7 +62,7 @@ def open_access(
     prices: Prices | None = None,
     store: SharedStore | None = None,
 ) -> Access:
-    """Read the keys. Raises a ConfigError if strangers could use the gateway, or if it needs keys and has none.
+    """Read the keys. Raises a ConfigError if others could use the gateway, or if it needs keys and has none.
 
     A key in the environment is the only one: where a container is replaced, a file with keys would be lost.
     With a `store`, the limits of keys count for all processes that share it.

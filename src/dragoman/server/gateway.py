@@ -144,7 +144,7 @@ class Gateway:
         except ClientDisconnected:
             return
         except DragomanError as error:
-            # A missing key, or an incomplete URL: the operator has to mend it, and the client has to know.
+            # A missing key, or an incomplete URL: the operator has to fix it, and the client has to know.
             if call.has_begun:
                 raise
             await answer_failure(call, _codec_of(call.path), Failure("server_error", str(error), 500))

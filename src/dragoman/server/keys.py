@@ -202,7 +202,7 @@ class KeyRing:
         """Return the entry of a key."""
         digest = digest_of(key)
         found = self.keys.get(digest)
-        # The lookup compares digests of what a stranger sent, which tell nothing about a stored key by their time.
+        # The lookup compares digests of what a client sent, so its time tells nothing about a stored key.
         return found if found is not None and hmac.compare_digest(found.digest, digest) else None
 
 

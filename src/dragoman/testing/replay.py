@@ -125,7 +125,8 @@ def read_bytes(written: Any) -> bytes:
 # Record the answers of a real endpoint once, and replay them.
 #
 #     with cassette("tests/cassettes/weather.jsonl") as transport:
-#         agent = dragoman.Agent("openai:gpt-5.6", tools=[weather], transport=transport)
+#         connection = dragoman.Connection(transport=transport)
+#         agent = dragoman.Agent("openai:gpt-5.6", tools=[weather], connection=connection)
 #
 # A request that was not recorded is an error, which shows the difference to the nearest recorded one.
 

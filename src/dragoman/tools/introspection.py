@@ -12,16 +12,6 @@ from msgspec import Struct, field
 
 from dragoman.errors import InvalidTool
 
-
-def first_of(source: Any, *names: str) -> Any:
-    """Return the first of these members that a mapping or an object has; None if it has none."""
-    for name in names:
-        value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
-        if value is not None:
-            return value
-    return None
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Docstrings: the first paragraph describes the tool, and a line describes each parameter.
 

@@ -25,7 +25,7 @@ from dragoman.tools.functions import (
     tool_from_function,
     with_options,
 )
-from dragoman.tools.introspection import first_of, signature_of
+from dragoman.tools.introspection import signature_of
 from dragoman.toolset import as_tool
 from dragoman.types import JsonObject, Tool
 
@@ -85,6 +85,15 @@ def tool_from_mcp(definition: Any, function: Callable[..., Any], **options: Unpa
         metadata=metadata,
     )
     return with_options(made, options)
+
+
+def first_of(source: Any, *names: str) -> Any:
+    """Return the first of these members that a mapping or an object has; None if it has none."""
+    for name in names:
+        value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
+        if value is not None:
+            return value
+    return None
 
 
 def _hints_of(annotations: Any) -> dict[str, Any]:

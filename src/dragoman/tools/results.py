@@ -14,8 +14,8 @@ from dragoman.characters import strip_controls
 from dragoman.errors import ModelMistake, ToolError, ToolFailed
 from dragoman.media import COMMON_IMAGES, MAX_BYTES, decode_text, ending_of, is_text_type, recognise
 from dragoman.tools.calls import BoundCall, Wait, run_async, run_sync
-from dragoman.tools.introspection import first_of
 from dragoman.tools.json_values import json_text, plain, shown, whole
+from dragoman.tools.objects import first_of
 from dragoman.types import File, Image, Text, Tool, ToolCall, ToolResult
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
+
+from dragoman.types import ToolCall
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _DIGEST_LENGTH = 7
@@ -153,6 +156,11 @@ class Identifier:
         self._taken.add(found)
         self.back[found] = ours
         return found
+
+    def rename(self, call: ToolCall) -> ToolCall:
+        """Return the call with the id that it has on the wire."""
+        found = self.identify(call.id)
+        return call if found == call.id else replace(call, id=found)
 
     def _make(self, ours: str) -> str:
         salt = 0

@@ -616,7 +616,7 @@ def _clean(
             continue
         if isinstance(part, Thinking) and wire in part.extra:
             if not may_return(part):
-                # It counts as that of a stranger.
+                # It counts as reasoning of another wire.
                 part = replace(part, extra={})
             elif behind:
                 losses.append(Loss("moved", where, "thinking after a call was moved before it"))

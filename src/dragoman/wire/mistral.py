@@ -19,7 +19,7 @@ from dragoman.wire.openai_chat import OpenAIChat
 from dragoman.wire.openai_chat import parts as chat
 from dragoman.wire.openai_chat.client import Dialect
 from dragoman.wire.openai_chat.parts import thinking_block, write_call, write_usage
-from dragoman.wire.openai_chat.server import ChunkWriter, finish_of, renamed
+from dragoman.wire.openai_chat.server import ChunkWriter, finish_of
 from dragoman.wire.options import SAMPLING, OptionTable
 from dragoman.wire.values import as_dict, as_text, dicts
 
@@ -57,7 +57,7 @@ def write_completion(reply: Reply, ids: IdRule, created: int) -> JsonObject:
     calls: list[JsonObject] = []
     for part in reply.message.parts:
         if isinstance(part, ToolCall):
-            calls.append(write_call(renamed(part, identifier), _WIRE))
+            calls.append(write_call(identifier.rename(part), _WIRE))
         elif isinstance(part, Thinking):
             blocks.append(thinking_block(part.text, as_dict(part.extra.get(_WIRE))))
         elif isinstance(part, Text) and "block" in as_dict(part.extra.get(_WIRE)):

@@ -743,7 +743,7 @@ def _fingerprint(path: str) -> tuple[str, str]:
     try:
         descriptor = os.open(path, _FOR_READING)
     except OSError:
-        # Not there, or not ours to read: then its content cannot be vouched for, and the digest stays empty.
+        # Not there, or not ours to read: then its content is unknown, and the digest stays empty.
         with contextlib.suppress(OSError):
             return identity_of(os.stat(path)), ""
         return "", ""

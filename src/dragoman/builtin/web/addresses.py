@@ -96,8 +96,7 @@ def judge_host(host: str) -> IpAddress | str:
     if host.startswith("["):
         return _read_bracketed(host)
     _refuse_odd(host)
-    name = _to_ascii(host).lower()
-    name = name[:-1] if name.endswith(".") else name
+    name = _to_ascii(host).lower().removesuffix(".")
     if _is_number(name.rpartition(".")[2]) is not None:
         return _read_numbers(name)
     if _is_name(name) is None:

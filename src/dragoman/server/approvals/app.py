@@ -21,7 +21,7 @@ from dragoman.characters import escape_message
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.server.access import Access, is_loopback
 from dragoman.server.approvals import pages
-from dragoman.server.approvals.desk import ApprovalDesk, Choice, Outcome, make_approval
+from dragoman.server.approvals.requests import Choice, Outcome, PendingRequests, make_approval
 from dragoman.server.asgi import (
     BodyTooLarge,
     BodyTooSlow,
@@ -90,7 +90,7 @@ class ApprovalServer:
 
     def __init__(
         self,
-        desk: ApprovalDesk,
+        pending: PendingRequests,
         settings: ServerSettings,
         access: Access,
         *,
@@ -101,7 +101,7 @@ class ApprovalServer:
         self.settings = settings
         self.access = access
         self.loading: asyncio.Future[None] | None = None
-        self.desk = desk
+        self.pending = pending
         self._is_near = is_loopback(settings.host)
         self.sessions = Sessions("approvals", "", announce if self._is_near else None, owner=owner)
 
@@ -111,10 +111,10 @@ class ApprovalServer:
         return self.sessions.link if self._is_near else ""
 
     def end(self) -> None:
-        self.desk.end()
+        self.pending.end()
 
     def close(self) -> None:
-        self.desk.close()
+        self.pending.close()
 
     async def refuse_excess(self, scope: Scope, receive: Receive, send: Send) -> None:
         await answer_text(HttpCall(scope, receive, send), 503, "The server has too many connections.")
@@ -181,9 +181,9 @@ class ApprovalServer:
             said = {"message": done.said} if done.status == 200 else {"error": {"message": done.said}}
             await call.answer_json(done.status, {**said, "request": done.data})
         elif call.method in ("GET", "HEAD") and not request_id:
-            await call.answer_json(200, {"requests": await self.desk.list_open(with_changes=True)})
+            await call.answer_json(200, {"requests": await self.pending.list_open(with_changes=True)})
         elif call.method in ("GET", "HEAD"):
-            found = await self.desk.find(request_id)
+            found = await self.pending.find(request_id)
             if found is None:
                 await self._fail(call, True, 404, "there is no open request with this id; it may be settled")
             else:
@@ -197,7 +197,7 @@ class ApprovalServer:
         if answer.choice == "answer" and not answer.result.strip():
             raise _Unusable("the answer is empty")
         approval = make_approval(answer.choice, answer.reason.strip(), answer.result)
-        done = await self.desk.answer(request_id, answer.digest, approval, person)
+        done = await self.pending.answer(request_id, answer.digest, approval, person)
         said = escape_message(done.said[:200])
         log.info("%s: %s by %s: %s", escape_message(request_id[:100]), answer.choice, escape_message(person), said)
         return done
@@ -268,8 +268,8 @@ class ApprovalServer:
         if (method, call.path) == ("GET", "/"):
             await self._show_list(call, visitor)
         elif (method, call.path) == ("GET", "/rows"):
-            listed = await self.desk.list_open()
-            rows = pages.write_rows(listed, self.desk.clock())
+            listed = await self.pending.list_open()
+            rows = pages.write_rows(listed, self.pending.clock())
             await call.answer_json(200, {"rows": str(rows), "count": pages.say_count(len(listed))})
         elif (method, call.path) == ("GET", "/events"):
             await self._stream(call)
@@ -281,32 +281,32 @@ class ApprovalServer:
             await answer_text(call, 404, "There is no such page.")
 
     async def _show_list(self, call: HttpCall, visitor: Visitor) -> None:
-        listed = await self.desk.list_open()
-        content = pages.write_requests(listed, pages.write_welcome(not listed), self.desk.clock())
+        listed = await self.pending.list_open()
+        content = pages.write_requests(listed, pages.write_welcome(not listed), self.pending.clock())
         await answer_html(call, pages.write_page("Requests", content, visitor.name))
 
     async def _show_request(
         self, call: HttpCall, visitor: Visitor, request_id: str, problem: str = "", status: int = 200
     ) -> None:
-        data = await self.desk.find(request_id)
+        data = await self.pending.find(request_id)
         if data is None:
-            gone = await self.desk.explain(request_id)
+            gone = await self.pending.explain(request_id)
             await self._show_notice(call, visitor, "No longer open", problem or gone.said, max(status, gone.status))
             return
         token = self.sessions.sign(visitor, request_id, data["digest"])
-        detail = pages.write_detail(data, token, self.desk.clock(), problem)
+        detail = pages.write_detail(data, token, self.pending.clock(), problem)
         if "part" in parse_qs(call.query, keep_blank_values=True):
             await answer_html(call, detail, status)
             return
-        content = pages.write_requests(await self.desk.list_open(), detail, self.desk.clock(), request_id)
+        content = pages.write_requests(await self.pending.list_open(), detail, self.pending.clock(), request_id)
         await answer_html(call, pages.write_page(data["tool"][:80], content, visitor.name), status)
 
     async def _show_notice(self, call: HttpCall, visitor: Visitor, title: str, said: str, status: int) -> None:
         content = pages.write_notice(title, said)
         if "part" not in parse_qs(call.query, keep_blank_values=True):
-            listed = await self.desk.list_open()
+            listed = await self.pending.list_open()
             # A narrow screen shows one thing at a time: first what became of the answer.
-            content = pages.write_requests(listed, content, self.desk.clock(), "-")
+            content = pages.write_requests(listed, content, self.pending.clock(), "-")
             content = pages.write_page(title, content, visitor.name)
         await answer_html(call, content, status)
 
@@ -328,7 +328,7 @@ class ApprovalServer:
 
     async def _stream(self, call: HttpCall) -> None:
         """Say whenever the list has changed, until the browser leaves."""
-        event = self.desk.watch() if call.method == "GET" else None
+        event = self.pending.watch() if call.method == "GET" else None
         if event is None:
             await answer_text(call, 503, "Too many pages are open.")
             return
@@ -337,10 +337,10 @@ class ApprovalServer:
             await call.send(b"retry: 1000\nevent: ready\ndata: {}\n\n")
             await run_until_disconnect(call, self._send_changes(call, event))
         finally:
-            self.desk.leave(event)
+            self.pending.leave(event)
 
     async def _send_changes(self, call: HttpCall, event: asyncio.Event) -> None:
-        while not self.desk.is_over:
+        while not self.pending.is_over:
             try:
                 await asyncio.wait_for(event.wait(), SECONDS_BETWEEN_BEATS)
             except TimeoutError:

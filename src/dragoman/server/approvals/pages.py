@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from dragoman.characters import escape_text
-from dragoman.server.approvals.desk import is_question
+from dragoman.server.approvals.requests import is_question
 from dragoman.server.web.markup import Html, Site, html, join, when, write_document
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))

@@ -278,8 +278,7 @@ class InspectedGateway(Gateway):
             return self.store.list(show)
         # All bodies are searched, which can take longer than a stream may wait.
         entries = self.store.list(show)
-        fitting = await asyncio.to_thread(lambda: [entry for entry in entries if entry.fits(show, words)])
-        return fitting
+        return await asyncio.to_thread(lambda: [entry for entry in entries if entry.fits(show, words)])
 
     async def _show_rows(self, call: HttpCall) -> None:
         show, words = _read_search(call)

@@ -110,7 +110,7 @@ class Anthropic(Codec):
     def keep_alive(self, model: str = "", created: int = 0) -> bytes:
         return b'event: ping\ndata: {"type": "ping"}\n\n'
 
-    # ---- verbs --------------------------------------------------------------------------------------------------
+    # ---- definitions, calls and results -------------------------------------------------------------------------
 
     def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
         return client.write_definitions(offered, self.quirks, losses)

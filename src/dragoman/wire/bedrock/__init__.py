@@ -96,7 +96,7 @@ class Bedrock(Codec):
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
         return server.FrameWriter()
 
-    # ---- verbs --------------------------------------------------------------------------------------------------
+    # ---- definitions, calls and results -------------------------------------------------------------------------
 
     def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
         return client.write_definitions(offered, self.quirks.strict_tools)

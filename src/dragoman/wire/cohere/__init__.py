@@ -60,7 +60,7 @@ class Cohere(Codec):
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
         return server.FrameWriter(self.rules.ids, id)
 
-    # ---- verbs --------------------------------------------------------------------------------------------------
+    # ---- definitions, calls and results -------------------------------------------------------------------------
 
     def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
         return write_definitions(offered, False, self.name)

@@ -27,7 +27,6 @@ from dragoman.wire.cohere.parts import (
     write_usage,
 )
 from dragoman.wire.openai_chat.parts import read_call
-from dragoman.wire.openai_chat.server import renamed
 from dragoman.wire.values import as_dict, as_text, describe, dicts, write
 from dragoman.wire.writer import StreamWriter
 
@@ -153,7 +152,7 @@ class FrameWriter(StreamWriter[JsonObject]):
             own = as_dict(event.extra.get(WIRE))
             return self._end_thoughts(as_text(own.get("field"))) + self._end_text()
         if isinstance(event, CallEnded):
-            self._calls.append(renamed(event.call, self._identifier))
+            self._calls.append(self._identifier.rename(event.call))
         return []
 
     # ---- content ----------------------------------------------------------------------------------------------------

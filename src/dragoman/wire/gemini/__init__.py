@@ -99,7 +99,7 @@ class Gemini(Codec):
         # The vendor's client for JavaScript cannot read comments in a stream.
         return b'data: {"candidates": []}\r\n\r\n'
 
-    # ---- verbs --------------------------------------------------------------------------------------------------
+    # ---- definitions, calls and results -------------------------------------------------------------------------
 
     def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
         return client.write_definitions(offered, self.quirks)

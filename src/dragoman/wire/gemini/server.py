@@ -370,12 +370,6 @@ def _take_choice(config: JsonObject) -> dict[str, Any]:
 _EMPTY: JsonObject = {"text": ""}
 
 
-def _renamed(call: ToolCall, identifier: Identifier) -> ToolCall:
-    """The call under an id that no other call of the reply has."""
-    identity = identifier.identify(call.id)
-    return call if identity == call.id else replace(call, id=identity)
-
-
 def _write_end(stop: StopReason, extra: dict[str, Any], parts: list[JsonObject]) -> JsonObject:
     """The fields that end a reply: a candidate with its reason, or the news that the prompt was blocked."""
     own = as_dict(extra.get(WIRE))
@@ -408,7 +402,7 @@ def write_response(reply: Reply) -> JsonObject:
 
 def _write_part(part: Part, identifier: Identifier) -> JsonObject | None:
     if isinstance(part, ToolCall):
-        return write_call(_renamed(part, identifier))
+        return write_call(identifier.rename(part))
     if isinstance(part, InvalidCall):
         return {"text": describe_invalid(part)}
     if isinstance(part, ToolResult):
@@ -446,7 +440,7 @@ class ChunkWriter(StreamWriter[JsonObject]):
         if isinstance(event, PartEnded):
             return self._end_part(event.kind, as_dict(event.extra.get(WIRE)))
         if isinstance(event, CallEnded):
-            return self._chunk(write_call(_renamed(event.call, self._identifier)))
+            return self._chunk(write_call(self._identifier.rename(event.call)))
         if isinstance(event, PartReceived):
             media = write_media(event.part)
             return self._chunk(media) if media is not None else []

@@ -65,7 +65,7 @@ class Ollama(Codec):
         # Lines have no comments, so this is a reply that goes on without text.
         return server.LineWriter(model, created).write_empty()
 
-    # ---- verbs --------------------------------------------------------------------------------------------------
+    # ---- definitions, calls and results -------------------------------------------------------------------------
 
     def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
         return write_definitions(offered, False, self.name)

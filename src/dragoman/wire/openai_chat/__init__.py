@@ -98,7 +98,7 @@ class OpenAIChat(Codec):
         """As for every wire; `include_usage` is what the client said in `stream_options`."""
         return server.ChunkWriter(self.name, self.rules.ids, model, id, created, include_usage=include_usage)
 
-    # ---- verbs --------------------------------------------------------------------------------------------------
+    # ---- definitions, calls and results -------------------------------------------------------------------------
 
     def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
         return client.write_definitions(offered, self.quirks.strict_tools, self.name)

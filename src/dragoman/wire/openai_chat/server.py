@@ -257,12 +257,6 @@ def _read_format(given: Any, own: JsonObject) -> dict[str, Any]:
 # Replies written as chat completions: whole, and as a stream of chunks.
 
 
-def renamed(call: ToolCall, identifier: Identifier) -> ToolCall:
-    """The call under an id that this wire takes."""
-    identity = identifier.identify(call.id)
-    return call if identity == call.id else replace(call, id=identity)
-
-
 def finish_of(stop: StopReason, extra: dict[str, Any], wire: str) -> str:
     """The finish reason: the word that this wire itself gave, or ours for it."""
     own = as_text(as_dict(extra.get(wire)).get("reason"))
@@ -282,7 +276,7 @@ def write_message(parts: list[Part], wire: str, ids: IdRule) -> JsonObject:
     if all([not part.extra and isinstance(part, Text | ToolCall) for part in parts]):
         return _write_plain(parts, wire, ids)
     identifier = Identifier(ids)
-    calls = [write_call(renamed(part, identifier), wire) for part in parts if isinstance(part, ToolCall)]
+    calls = [write_call(identifier.rename(part), wire) for part in parts if isinstance(part, ToolCall)]
     texts = [Text(describe_invalid(part)) if isinstance(part, InvalidCall) else part for part in parts]
     refusals = [part for part in texts if isinstance(part, Text) and part.is_refusal]
     # As the stream has them, one directly after the other.
@@ -303,7 +297,7 @@ def _write_plain(parts: list[Part], wire: str, ids: IdRule) -> JsonObject:
     message: JsonObject = {"role": "assistant", "content": text or (None if found else ""), "refusal": None}
     if found:
         identifier = Identifier(ids)
-        message["tool_calls"] = [write_call(renamed(call, identifier), wire) for call in found]
+        message["tool_calls"] = [write_call(identifier.rename(call), wire) for call in found]
     return message
 
 
@@ -392,7 +386,7 @@ class ChunkWriter(StreamWriter[JsonObject | str]):
         if isinstance(event, PartEnded):
             return self._end_part(event)
         if isinstance(event, CallEnded):
-            entry = write_call(renamed(event.call, self._identifier), self._wire)
+            entry = write_call(self._identifier.rename(event.call), self._wire)
             self._calls += 1
             return [self._chunk({"tool_calls": [{"index": self._calls - 1, **entry}]})]
         if isinstance(event, PartReceived):

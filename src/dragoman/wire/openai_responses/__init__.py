@@ -121,7 +121,7 @@ class OpenAIResponses(Codec):
         """As for every wire; `tools` are those of the request, whose namespaces the calls get back."""
         return server.ResponseWriter(model, id, created, tools)
 
-    # ---- verbs --------------------------------------------------------------------------------------------------
+    # ---- definitions, calls and results -------------------------------------------------------------------------
 
     def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
         return [parts.write_definition(entry, strict=self.quirks.strict_tools) for entry in offered.tools]

@@ -178,7 +178,7 @@ def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | Non
         message = plain
     failure = fail(message, status=status, code=code, body=body, headers=headers)
     if failure.kind == "bad_request" and failure.code.startswith(("content_filter", "content_policy")):
-        # It has the status of a bad request, but asking in another way may help where mending the request does not.
+        # It has the status of a bad request, but another request may help where a corrected one does not.
         return replace(failure, kind="refused")
     return failure
 

@@ -1,9 +1,9 @@
-"""The first run of an agent, rehearsed when the agent is created.
+"""A dry run, which loads what the first real run of an agent needs when the agent is created.
 
 The first run of a process imports modules, compiles patterns and reads tables. In async code that would block the event
 loop for a quarter of a second. So an agent does it when it is created: the machine, the codec and the redactors are
-pure, and a rehearsal with an invented reply loads what a real run needs. No request is sent, and no tool, hook or
-policy is called.
+pure, and a dry run with an invented reply loads what a real run needs. No request is sent, and no tool, hook or policy
+is called.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _look(place: str, days: int = 1) -> str:
     return place
 
 
-def rehearse(config: RunConfig, client: Client, *, journal: bool) -> None:
+def dry_run(config: RunConfig, client: Client, *, journal: bool) -> None:
     """Load what a run with these settings needs."""
     for name in (*_LATE, *(["dragoman.journal.sqlite"] if journal else [])):
         import_module(name)
@@ -53,7 +53,7 @@ def rehearse(config: RunConfig, client: Client, *, journal: bool) -> None:
     machine = Machine(replace(config, tools=Toolset([probe])))
     call = ToolCall("call_1", probe.name, {"place": "Paris", "days": "2"})
     told = machine.start([Message.user("Is it warm in Paris?")])
-    shown, model = EventRedactor(HumanSink(Secrets())), ModelSink(Secrets(), Vault("rehearsal"))
+    shown, model = EventRedactor(HumanSink(Secrets())), ModelSink(Secrets(), Vault("dry-run"))
     replies: list[list[Part]] = [[Text("Let me look.\n"), call], [Text("It is warm in Paris. ```json\n[1]\n```")]]
     for parts in replies:
         ask = next((command for command in told if isinstance(command, Ask)), None)

@@ -51,7 +51,7 @@ def make_approval(choice: Choice, reason: str, result: str) -> Approval:
     return Approval(choice == "approve", reason)
 
 
-class ApprovalDesk:
+class PendingRequests:
     """Lists and answers the requests of one journal."""
 
     def __init__(
