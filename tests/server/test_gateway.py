@@ -210,6 +210,29 @@ def test_a_fallback_answers_if_nothing_was_sent_yet() -> None:
             assert gateway.reports[0]["retries"]
 
 
+def test_a_fallback_of_another_wire_gets_the_request_in_its_own_wire() -> None:
+    """Its vendor does not know the custom tools of Responses, and keeps no replies."""
+    custom = {"type": "custom", "name": "apply_patch", "description": "Edit files."}
+    body = {"model": "m", "input": "Go.", "tools": [custom]}
+    with (
+        Upstream([Answer(404, {}, b"gone")] * 9, wire="openai_responses") as first,
+        Upstream([call("apply_patch", input="x")] * 2, wire="anthropic") as second,
+        two_endpoints(first, second) as gateway,
+    ):
+        for stream in (False, True):
+            _, _, data = send(gateway, "POST", "/v1/responses", {**body, "stream": stream})
+            assert b"custom_tool_call" in data, data
+        assert first.bodies[0]["tools"] == [custom] and first.bodies[0]["store"] is True
+        assert [tool["name"] for tool in second.bodies[0]["tools"]] == ["apply_patch"]
+
+
+def test_a_value_that_was_converted_to_fit_the_schema_counts_as_repaired() -> None:
+    with Upstream([call("search", query="x", limit="5")]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        assert ask_chat(gateway.url, False).calls == [("search", {"query": "x", "limit": 5})]
+        _, _, counted = send(gateway, "GET", "/metrics")
+    assert b"dragoman_repaired_total 1" in counted, counted
+
+
 def test_a_rejected_request_is_not_sent_to_the_fallback() -> None:
     with Upstream([Failure("bad_request", "no such field")]) as first, Upstream(["Here."]) as second:
         with two_endpoints(first, second) as gateway, pytest.raises(openai.BadRequestError, match="no such field"):

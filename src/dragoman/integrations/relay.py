@@ -20,7 +20,9 @@ from dragoman.client.retry import ClientEvent, RequestPrepared, RequestRetried
 from dragoman.client.transport import HttpResponse
 from dragoman.errors import DragomanError
 from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted
-from dragoman.pipeline.exchange import Exchange, Sender
+from dragoman.extraction.tool_mode import ComposedRequest
+from dragoman.pipeline import Verdict
+from dragoman.pipeline.exchange import Exchange
 from dragoman.pipeline.report import Report
 from dragoman.pipeline.requests import settle_fields
 from dragoman.pipeline.writers import EXCHANGE_HEADER, is_json_array, open_writer, stream_type, write_reply
@@ -50,7 +52,6 @@ class Answered(HttpResponse, Protocol):
 
 Send = Callable[[bytes | None], Awaitable[Answered]]
 """Sends a request of the SDK, with another body or, for None, with its own."""
-OpenExchange = Callable[[Request, Sender, Report], Exchange]
 
 
 class Answer(Struct):
@@ -149,6 +150,8 @@ class EndpointSender:
         self.endpoint = asked.endpoint
         self.last: _Recorded | None = None
         """The last answer of the endpoint."""
+        self.read: _Recorded | None = None
+        """The last answer that is a reply."""
         self._records = True
         self._asked = asked
         self._send = send
@@ -160,6 +163,11 @@ class EndpointSender:
         self._records = False
         if self.last is not None:
             self.last.forget()
+
+    def note(self, _: ComposedRequest, verdict: Verdict) -> None:
+        """Note that a reply was read."""
+        if verdict.failure is None:
+            self.read = self.last
 
     async def fetch(self, request: Request) -> tuple[list[RequestPrepared | RequestRetried], list[Event]]:
         notices: list[RequestPrepared | RequestRetried] = []
@@ -205,6 +213,9 @@ class EndpointSender:
                 await recorded.read()
         finally:
             await response.close()
+
+
+OpenExchange = Callable[[Request, EndpointSender, Report], Exchange]
 
 
 class Relay:
@@ -267,8 +278,7 @@ class Relay:
         reply = await exchange.ask()
         if reply.failure is not None:
             return await self._return_failure(reply.failure)
-        last, codec, request = self._sender.last, self._asked.codec, self._asked.request
-        assert last is not None
+        last, codec, request = self._find_answer(exchange), self._asked.codec, self._asked.request
         reply = replace(reply, model=exchange.reply_model or request.model, id=exchange.reply_id)
         body: Any = write_reply(codec, request, reply, self._created)
         raw = parse(last.data)
@@ -283,6 +293,12 @@ class Relay:
                 return Answer(last.response.status, last.pairs(self._report, is_same=True), last.data)
         pairs = _with_type(last.pairs(self._report), "application/json")
         return Answer(200, pairs, write_bytes(body))
+
+    def _find_answer(self, exchange: Exchange) -> _Recorded:
+        """Return the answer that the SDK receives, repaired: the last one, unless a repair turn failed."""
+        answer = self._sender.read if exchange.has_fallen_back else self._sender.last
+        assert answer is not None
+        return answer
 
     async def _return_failure(self, failure: Failure) -> Answer:
         """Return an answer that is no reply as it came, or an error of our own in the form of the wire."""
@@ -313,8 +329,7 @@ class Relay:
         if isinstance(first[0], ReplyFailed):
             await batches.aclose()
             return await self._return_failure(first[0].failure)
-        last, codec, request = self._sender.last, self._asked.codec, self._asked.request
-        assert last is not None
+        last, codec, request = self._find_answer(exchange), self._asked.codec, self._asked.request
         self._sender.stop_recording()
         is_array = is_json_array(codec, self._asked.query)
         writer = open_writer(codec, request, exchange.reply_id, self._created, is_array=is_array)

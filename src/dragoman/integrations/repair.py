@@ -17,8 +17,8 @@ from dragoman.client.detection import find_known_host
 from dragoman.errors import ConfigError, nearest
 from dragoman.extraction.leaks import TurnMemory
 from dragoman.extraction.trust import PROFILES
-from dragoman.integrations.relay import Asked, Relay, Send
-from dragoman.pipeline.exchange import Backend, Exchange, Sender
+from dragoman.integrations.relay import Asked, EndpointSender, Relay, Send
+from dragoman.pipeline.exchange import Backend, Exchange
 from dragoman.pipeline.report import Report
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.providers.registry import shipped
@@ -55,7 +55,7 @@ class Repair:
         telemetry: bool = False,
     ) -> None:
         """`profile` says how far calls in text are trusted. `repair_turns` are the times that a model is asked again
-        after a call that cannot be read.
+        after a reply that the program cannot use.
 
         `wire` is for endpoints whose paths do not tell it. `format` is the text format in which a model without native
         calls is asked to write them. `on_report` is called with the report of each exchange when it ends. `telemetry`
@@ -165,12 +165,12 @@ class Repair:
 
         return Relay(asked, send, self._open_exchange, report, end)
 
-    def _open_exchange(self, request: Request, sender: Sender, report: Report) -> Exchange:
+    def _open_exchange(self, request: Request, sender: EndpointSender, report: Report) -> Exchange:
         backend = Backend(sender, self._tool_mode, self._profile, self._repair_turns, _Learner(self))
         memory: TurnMemory | None = getattr(self._of_thread, "memory", None)
         if memory is None:
             memory = self._of_thread.memory = TurnMemory()
-        return Exchange(request, [backend], report, secret=self._secret, memory=memory)
+        return Exchange(request, [backend], report, secret=self._secret, memory=memory, watch=sender.note)
 
     def _find_endpoint(self, wire: str, url: str, model: str) -> Endpoint:
         """Return what is known of the endpoint at a URL, by its host and its model."""

@@ -18,7 +18,7 @@ from dragoman.characters import escape_message
 from dragoman.client.transport import EXHAUSTED, TransportFault
 from dragoman.errors import DragomanError, UnknownModel
 from dragoman.pipeline.report import Report
-from dragoman.pipeline.requests import find_gap, find_state, settle_fields
+from dragoman.pipeline.requests import find_gap, find_state, offer_custom_tools
 from dragoman.server import models
 from dragoman.server.access import METHODS, Access
 from dragoman.server.answers import StreamAnswer, WholeAnswer, answer_failure
@@ -326,10 +326,11 @@ class Gateway:
             return
         betas = call.headers.get(BETAS, "") if codec.name == "anthropic" else ""
         backends = chosen.backends(find_login(call.headers), betas)
-        sent, left_out = settle_fields(request, codec.name, chosen.targets[0].endpoint.wire)
-        report.losses += left_out
-        exchange = self._open_exchange(replace(sent, model=""), backends, report)
-        await self._answer(call, codec, replace(request, tools=sent.tools), exchange)
+        exchange = self._open_exchange(replace(request, model=""), backends, report)
+        if codec.name == "openai_responses":
+            # A call of a custom tool arrives as one, also from an endpoint to which the tool was a function.
+            request = replace(request, tools=offer_custom_tools(request).tools)
+        await self._answer(call, codec, request, exchange)
 
     def _open_exchange(self, request: Request, backends: list[Backend], report: Report, **more: Any) -> Exchange:
         from dragoman.pipeline.exchange import Exchange

@@ -136,19 +136,14 @@ class Entry(Struct, frozen=True):
             return "failed"
         if report.refused or report.invalid or report.suspects:
             return "refused"
-        return "repaired" if self.is_repaired else "ok"
-
-    @property
-    def is_repaired(self) -> bool:
-        """Whether a call was found in text, repaired, or changed to fit its schema."""
-        return self.report.is_repaired or any(call.changes for call in self.report.calls)
+        return "repaired" if self.report.is_repaired else "ok"
 
     def fits(self, show: Filter, words: str = "") -> bool:
         """Whether a filter and a search let the entry through."""
         report = self.report
         kinds: dict[Filter, bool] = {
             "all": True,
-            "repaired": self.is_repaired,
+            "repaired": self.report.is_repaired,
             "refused": bool(report.refused or report.invalid or report.suspects),
             "failed": bool(report.failure),
         }
