@@ -26,6 +26,7 @@ from tests.server.gateways import (
     settings_for,
 )
 
+from dragoman.cli.serve import describe_target
 from dragoman.pipeline import Report
 from dragoman.pipeline.report import FoundCall
 from dragoman.server.router import Router
@@ -440,6 +441,23 @@ def test_threat_19_an_error_of_an_endpoint_shows_its_key_to_no_client() -> None:
                 report = send(gateway, "GET", "/dragoman/exchanges")[2]
                 assert key not in f"{headers}{data!r}{report!r}", path
         assert {received.headers["authorization"] for received in upstream.received} == {f"Bearer {key}"}
+
+
+def test_threat_19_the_login_in_the_url_of_an_endpoint_is_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "dragoman")
+    # It asks for a long pause, so that the gateway does not try again.
+    down, found = Answer(503, {"content-type": "text/html", "retry-after": "9999"}, b"<html>oops</html>"), []
+    with Upstream([down] * 16) as upstream:
+        url = upstream.url.replace("//", "//someone:pass@word@")
+        settings = parse_settings(f'[endpoints.e]\nurl = "{url}"\nwire = "openai_chat"\n[[routes]]\nto = "e"')
+        with run_gateway(lambda transport: Router(settings, transport=transport)) as gateway:
+            found += [send(gateway, "POST", "/v1/chat/completions", CHAT)[2] for _ in range(16)]
+            found += [send(gateway, "GET", path)[2] for path in ("/dragoman/exchanges", "/metrics", "/readyz")]
+            [target] = gateway.gateway.router.targets.values()
+            shown = f"{found} {caplog.text} {describe_target(target)}"
+        assert b"failed repeatedly" in found[15], found
+        assert "word@" not in shown and "someone" not in shown, shown
+        assert all("authorization" in received.headers for received in upstream.received), "the endpoint needs it"
 
 
 def test_a_call_that_a_result_contains_is_not_passed_on() -> None:

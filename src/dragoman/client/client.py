@@ -40,7 +40,7 @@ from dragoman.providers import Endpoint
 from dragoman.providers.definitions import codec_for
 from dragoman.providers.provider import fill_holes, holes_of
 from dragoman.replies import ReplyFolder
-from dragoman.secrets.exchanges import RequestRedactors
+from dragoman.secrets.exchanges import RequestRedactors, strip_login
 from dragoman.types import FAILURE_CAUSES, Failure, Reply, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import write_bytes
@@ -362,7 +362,7 @@ class Client(_Asker):
         asked = (model, whole)
         if self._address[0] != asked:
             url = address_of(self._base, self.endpoint, self.codec, model, stream=not whole)
-            self._address = (asked, (url, "/".join(url.split("/", 3)[:3])))
+            self._address = (asked, (url, "/".join(strip_login(url).split("/", 3)[:3])))
         return self._address[1]
 
     def _settle(self) -> None:
