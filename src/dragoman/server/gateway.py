@@ -147,7 +147,9 @@ class Gateway:
             # A missing key, or an incomplete URL: the operator has to mend it, and the client has to know.
             if call.has_begun:
                 raise
-            await answer_failure(call, _codec_of(call.path), Failure("server_error", str(error), 500))
+            unknown = Failure("not_found", str(error), 404, "model_not_found")
+            failure = unknown if isinstance(error, UnknownModel) else Failure("server_error", str(error), 500)
+            await answer_failure(call, _codec_of(call.path), failure)
         except TransportFault as fault:
             # The bytes of an endpoint were passed on, and it failed. The answer to the client ends without its last
             # chunk, like the one of the endpoint.
@@ -273,11 +275,7 @@ class Gateway:
             request = replace(request, options={**request.options, "stream": True})
         router = self.router
         router.look_again()
-        try:
-            chosen = router.choose(request, len(data))
-        except UnknownModel as error:
-            await answer_failure(call, codec, Failure("not_found", str(error), 404, "model_not_found"))
-            return
+        chosen = router.choose(request, len(data))
         if not request.messages and chosen.route.settings.profile != "passthrough":
             if asked.wire == "ollama" and not body.get("messages"):
                 # Its clients load a model in this way before they need it.
@@ -349,12 +347,8 @@ class Gateway:
             return
         nested = body.get("generateContentRequest")
         request = codec.decode_request(nested if isinstance(nested, dict) else body, model=asked.model)
-        try:
-            target = self.router.choose(request, len(data)).targets[0]
-            counted = await target.count(request, asked.wire, find_login(call.headers))
-        except UnknownModel as error:
-            await answer_failure(call, codec, Failure("not_found", str(error), 404, "model_not_found"))
-            return
+        target = self.router.choose(request, len(data)).targets[0]
+        counted = await target.count(request, asked.wire, find_login(call.headers))
         await call.answer_json(200, {field: max(1, counted.tokens)}, _ESTIMATED if counted.is_estimate else {})
 
     async def _answer(self, call: HttpCall, codec: Codec, request: Request, exchange: Exchange) -> None:
