@@ -523,6 +523,27 @@ def test_every_exchange_has_a_report_and_a_span() -> None:
 # ---- options ---------------------------------------------------------------------------------------------------------
 
 
+def test_an_error_of_the_listener_is_logged_and_the_program_receives_its_reply(caplog: Any) -> None:
+    def fail(report: Report) -> None:
+        raise ValueError("the metrics are down")
+
+    with Upstream([SPOKEN] * 2) as upstream, open_client(upstream, Repair(on_report=fail)) as client:
+        assert client.chat.completions.create(**CHAT).choices[0].finish_reason == "tool_calls"
+        chunks = list(client.chat.completions.create(**CHAT, stream=True))
+    assert chunks[-1].choices[0].finish_reason == "tool_calls" and len(caplog.records) == 2
+
+
+@pytest.mark.parametrize("script", [SPOKEN, "It is warm.", FAULTS["400"]])
+def test_the_response_tells_its_time_and_its_length(script: Any) -> None:
+    seen: list[Any] = []
+    with Upstream([script]) as upstream:
+        http = Repair().client(httpx2.Client(verify=False))
+        with httpx2.Client(transport=http._transport, event_hooks={"response": [seen.append]}) as client:
+            answer = client.post(f"{upstream.url}/chat/completions", json=CHAT)
+    assert answer is seen[0] and answer.elapsed.total_seconds() > 0
+    assert int(answer.headers["content-length"]) == len(answer.content)
+
+
 def test_the_client_keeps_the_settings_of_the_client_that_it_is_given() -> None:
     inner = httpx2.Client(
         base_url="http://there.invalid/x", headers={"x-own": "1"}, timeout=7, transport=httpx2.MockTransport(_echo)

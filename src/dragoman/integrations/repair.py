@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import threading
@@ -30,6 +31,7 @@ from dragoman.wire.codec import Codec
 from dragoman.wire.values import parse
 
 _MOST_ENDPOINTS = 64
+log = logging.getLogger("dragoman.integrations")
 OnReport = Callable[[Report], object]
 
 
@@ -161,7 +163,7 @@ class Repair:
             if end_span is not None:
                 end_span()
             if self._on_report is not None:
-                self._on_report(report)
+                _tell(self._on_report, report)
 
         return Relay(asked, send, self._open_exchange, report, end)
 
@@ -219,6 +221,14 @@ class _Learner:
 
     def learned(self, endpoint: Endpoint, fact: Fact) -> None:
         self._repair.learn(endpoint, fact)
+
+
+def _tell(listener: OnReport, report: Report) -> None:
+    try:
+        listener(report)
+    except Exception:
+        # The program that made the request waits for the reply, and not for the report.
+        log.exception("on_report failed for %s", report.id)
 
 
 def _is_meant(wire: str, path: str, headers: Mapping[str, str]) -> bool:
