@@ -258,7 +258,9 @@ class Exchange:
         """Return the end of the reply that a repair turn should have corrected, and did not."""
         assert self._first is not None
         self.has_fallen_back = True
-        self.report.notes.append(f"the repair turn failed, so the first reply was passed on: {why}")
+        report = self.report
+        report.notes.append(f"{report.repair_turn}; the repair turn failed ({why}), so the first reply was passed on")
+        report.repair_turn = ""
         return self._end(self._first)
 
     def _open_translator(self, composed: ComposedRequest, messages: list[Message]) -> ReplyTranslator | _Forwarder:

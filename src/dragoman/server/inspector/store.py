@@ -76,7 +76,7 @@ class Mark(Struct, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """A call that was not passed on, and the reason."""
+    """A call that does not fit its tool or does not count, and the reason."""
 
     kind: MarkKind
     name: str
@@ -134,6 +134,9 @@ class Entry(Struct, frozen=True):
         report = self.report
         if report.failure:
             return "failed"
+        if report.repair_turn and report.calls:
+            # What was wrong with the first reply is right in the second one.
+            return "repaired"
         if report.refused or report.invalid or report.suspects:
             return "refused"
         return "repaired" if self.report.is_repaired else "ok"
