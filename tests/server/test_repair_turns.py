@@ -16,7 +16,7 @@ from tests.tables import each_row
 
 from dragoman.integrations import Repair
 from dragoman.pipeline import Report
-from dragoman.testing import Answer, Fault, Upstream, sse
+from dragoman.testing import Answer, Fault, Upstream, call, sse
 
 THOUGHT = '<tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>'
 
@@ -67,6 +67,18 @@ def test_the_model_sees_its_call_with_the_error_as_its_result() -> None:
         called, result = upstream.bodies[-1]["messages"][-2:]
     assert called["tool_calls"][0]["function"]["name"] == "weather"
     assert result["role"] == "tool" and "missing required 'city'" in result["content"]
+
+
+def test_the_reasoning_before_a_call_goes_back_with_the_call() -> None:
+    """Anthropic and DeepSeek reject a call in a turn with reasoning if the reasoning is missing."""
+    signed = {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}
+    used = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}
+    body = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [signed, used]}
+    body |= {"stop_reason": "tool_use", "usage": {"input_tokens": 1, "output_tokens": 1}}
+    script = [Answer(200, {"content-type": "application/json"}, body), call("weather", city="Paris")]
+    with Upstream(script, wire="anthropic") as upstream, gateway_to(upstream.endpoint()) as gateway:
+        assert CLIENTS["anthropic"](gateway.url, False).calls == [PARIS]
+        assert upstream.bodies[-1]["messages"][-2]["content"] == [signed, used]
 
 
 FORECAST = ("forecast", {"city": "Paris"})

@@ -64,7 +64,9 @@ def plan_repair(
         if not text:
             return None
         said = Message.user(text)
-    answer = Message("assistant", [*_keep_words(fold(received).message.parts), *calls])
+    words: list[Part] = [part for part in fold(received).message.parts if not isinstance(part, ToolCall | InvalidCall)]
+    # Some endpoints reject a turn that has only reasoning, and others a call without the reasoning before it.
+    answer = Message("assistant", [*words, *calls] if calls or _says_something(words) else [])
     messages = [answer, said] if answer.parts else [said]
     sent = [event for event in map(_withdraw, events) if event is not None]
     # The beginnings of these calls are withdrawn, so that their ends stand for themselves.
@@ -104,11 +106,8 @@ def _is_empty(composed: ComposedRequest, reply: Reply) -> bool:
     return reply.stop in _OPEN_ENDS and not is_begun and not others
 
 
-def _keep_words(parts: Iterable[Part]) -> list[Part]:
-    """Return what a model said, without its calls; nothing if it only reasoned, because some endpoints reject that."""
-    kept: list[Part] = [part for part in parts if not isinstance(part, ToolCall | InvalidCall)]
-    is_said = any(not (isinstance(part, Thinking) or (isinstance(part, Text) and is_blank(part.text))) for part in kept)
-    return kept if is_said else []
+def _says_something(parts: Iterable[Part]) -> bool:
+    return any(not (isinstance(part, Thinking) or (isinstance(part, Text) and is_blank(part.text))) for part in parts)
 
 
 def _name_fault(unfit: Sequence[tuple[InvalidCall, ToolCall]]) -> str:
