@@ -69,6 +69,15 @@ def test_the_model_sees_its_call_with_the_error_as_its_result() -> None:
     assert result["role"] == "tool" and "missing required 'city'" in result["content"]
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_words_of_both_replies_are_set_apart(client: str) -> None:
+    script = [["I look.", call("forecast")], ["I look again.", call("weather", city="Paris")]]
+    with Upstream(script * 2) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        for stream in (False, True):
+            heard = CLIENTS[client](gateway.url, stream)
+            assert (heard.text, heard.calls) == ("I look.\n\nI look again.", [PARIS]), heard
+
+
 def test_the_reasoning_before_a_call_goes_back_with_the_call() -> None:
     """Anthropic and DeepSeek reject a call in a turn with reasoning if the reasoning is missing."""
     signed = {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}

@@ -25,6 +25,7 @@ from dragoman.events import (
     ReplyEnded,
     ReplyFailed,
     ReplyStarted,
+    TextDelta,
     UsageReported,
 )
 from dragoman.extraction import Extraction
@@ -130,6 +131,9 @@ class Exchange:
         self._delivered = False
         self._first: Verdict | None = None
         """The reply before a repair turn, with what the client has not received of it."""
+        self._has_words = False
+        self._is_continued = False
+        """Whether the next words come from another reply than those before."""
         self.has_fallen_back = False
         """Whether a repair turn failed, and the reply before it was passed on."""
         self._secret = secret
@@ -172,8 +176,8 @@ class Exchange:
             self._delivered = self._first is None and (self._delivered or bool(ready))
             ended, messages = self._go_on(verdict, composed, messages)
             if not self.has_fallen_back:
-                events += ready
-            events += ended
+                events += self._set_apart(ready)
+            events += self._set_apart(ended)
         if self.report.wire in SIGNED:
             signer = ReasoningSigner(self.report.wire)
             events = [each for event in events for each in signer.feed(event)]
@@ -205,15 +209,24 @@ class Exchange:
                 async with aclosing(self._send(composed, translator)) as batches:
                     async for batch in batches:
                         self._delivered = True
-                        yield batch
+                        yield self._set_apart(batch)
             except Exception as error:
                 translator.feed(self._endure(error))
             ended, messages = self._go_on(translator.close(), composed, messages)
             if ended:
-                yield ended
+                yield self._set_apart(ended)
+
+    def _set_apart(self, events: list[Event]) -> list[Event]:
+        """Return events with an empty line before the first words of another reply in the same message."""
+        place = next((place for place, event in enumerate(events) if _is_word(event)), None)
+        if place is None:
+            return events
+        is_first, self._is_continued, self._has_words = self._is_continued, False, True
+        return [*events[:place], TextDelta("\n\n"), *events[place:]] if is_first else events
 
     def _prepare(self, messages: list[Message]) -> ComposedRequest | list[Event]:
         """Return the next request; the end of the reply if there can be none."""
+        self._is_continued = self._has_words
         try:
             composed = self._compose(messages)
         except DragomanError as error:
@@ -469,6 +482,10 @@ class Exchange:
             return self._fall_back(failure.kind)
         self.report.fail(failure)
         return [ReplyFailed(failure), ReplyEnded("error")]
+
+
+def _is_word(event: Event) -> bool:
+    return isinstance(event, TextDelta) and not event.text.isspace() and event.text != ""
 
 
 class _ChosenTools(Struct, frozen=True):
