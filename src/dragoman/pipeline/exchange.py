@@ -209,7 +209,8 @@ class Exchange:
                 async with aclosing(self._send(composed, translator)) as batches:
                     async for batch in batches:
                         self._delivered = True
-                        yield self._set_apart(batch)
+                        # Nearly all batches follow the first words of their reply.
+                        yield batch if self._has_words and not self._is_continued else self._set_apart(batch)
             except Exception as error:
                 translator.feed(self._endure(error))
             ended, messages = self._go_on(translator.close(), composed, messages)
