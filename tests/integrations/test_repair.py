@@ -25,7 +25,7 @@ from dragoman.integrations import Repair
 from dragoman.integrations.relay import patch
 from dragoman.pipeline import Report
 from dragoman.replies import unfold
-from dragoman.testing import Fault, Upstream, call
+from dragoman.testing import Answer, Fault, Upstream, call
 from dragoman.types import Message, Reply, Text, ToolCall
 
 CHAT = {"model": "any", "messages": ASKED, "tools": NESTED}
@@ -487,6 +487,14 @@ def test_a_stream_of_several_replies_is_passed_on_as_it_came() -> None:
 
 
 # ---- reports and spans -----------------------------------------------------------------------------------------------
+
+
+def test_a_request_for_several_replies_gets_all_of_them_and_no_repair_turn() -> None:
+    message = {"role": "assistant", "content": ""}
+    choices = [{"index": place, "message": message, "finish_reason": "stop"} for place in range(2)]
+    answer = Answer(200, {"content-type": "application/json"}, {"id": "r", "choices": choices})
+    with Upstream([answer]) as upstream, open_client(upstream) as client:
+        assert len(client.chat.completions.create(**CHAT, n=2).choices) == 2
 
 
 def test_every_exchange_has_a_report_and_a_span() -> None:

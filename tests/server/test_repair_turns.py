@@ -11,6 +11,7 @@ import openai
 import pytest
 from tests.integrations.sdks import ASKED, NESTED, SDKS
 from tests.server.gateways import CALLED, CLIENTS, gateway_to
+from tests.server.test_gateway import send
 from tests.server.test_repairs import PARIS, entry, native
 from tests.tables import each_row
 
@@ -143,6 +144,34 @@ def test_a_reply_that_is_empty_for_a_reason_is_passed_on(message: Any, finish: s
         client = openai.OpenAI(base_url=upstream.url, api_key="k", http_client=http)
         made = client.chat.completions.create(model="m", messages=asked, tools=NESTED)
         assert made.choices[0].finish_reason == finish and len(upstream.received) == 1
+
+
+_SEARCH = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
+_PYTHON = {"executableCode": {"language": "PYTHON", "code": "1"}}
+_CLICK = {"type": "computer_call", "id": "cu_1", "call_id": "c1", "status": "completed"}
+_CLICK |= {"action": {"type": "screenshot"}, "pending_safety_checks": []}
+_USED = {"input_tokens": 1, "output_tokens": 1}
+OWN_ITEMS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "openai_responses": ("/v1/responses", {"input": "Go.", "tools": [{"type": "function", **NESTED[0]["function"]}]},
+        {"id": "resp_1", "object": "response", "status": "completed", "output": [_CLICK], "usage": _USED}),
+    "anthropic": ("/v1/messages", {"max_tokens": 9, "messages": ASKED, "tools": [{"name": "w", "input_schema": {}}]},
+        {"id": "msg_1", "type": "message", "role": "assistant", "content": [_SEARCH], "stop_reason": "end_turn",
+         "usage": _USED}),
+    "gemini": ("/v1beta/models/m:generateContent", {"contents": [{"role": "user", "parts": [{"text": "Go."}]}],
+        "tools": [{"functionDeclarations": [{"name": "w"}]}]},
+        {"candidates": [{"content": {"role": "model", "parts": [_PYTHON]}, "finishReason": "STOP"}]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wire", OWN_ITEMS)
+def test_a_reply_with_items_that_only_the_vendor_knows_is_not_empty(wire: str) -> None:
+    path, asked, body = OWN_ITEMS[wire]
+    with Upstream([Answer(200, {"content-type": "application/json"}, body)], wire=wire) as upstream:
+        with gateway_to(upstream.endpoint()) as gateway:
+            _, _, data = send(gateway, "POST", path, {"model": "m", **asked})
+        assert len(upstream.received) == 1 and any(
+            kind in data for kind in (b"_call", b"server_tool", b"executableCode")
+        )
 
 
 BASH = {"type": "bash_20250124", "name": "bash"}

@@ -215,7 +215,10 @@ class EndpointSender:
             await response.close()
 
 
-OpenExchange = Callable[[Request, EndpointSender, Report], Exchange]
+class OpenExchange(Protocol):
+    """Opens the exchange of a request. `asks_again` says whether a repair turn may replace the reply."""
+
+    def __call__(self, request: Request, sender: EndpointSender, report: Report, *, asks_again: bool) -> Exchange: ...
 
 
 class Relay:
@@ -255,7 +258,8 @@ class Relay:
         if streams and left_out:
             report.notes.append("passed on as it came: a repaired stream has one reply, without likelihoods")
             return await self._pass_on()
-        exchange = self._open_exchange(replace(settled, model=""), self._sender, report)
+        # A repair turn asks for one reply, and the SDK has asked for several, or for likelihoods.
+        exchange = self._open_exchange(replace(settled, model=""), self._sender, report, asks_again=not left_out)
         try:
             return await (self._stream(exchange) if streams else self._ask(exchange))
         except DragomanError as error:

@@ -167,8 +167,9 @@ class Repair:
 
         return Relay(asked, send, self._open_exchange, report, end)
 
-    def _open_exchange(self, request: Request, sender: EndpointSender, report: Report) -> Exchange:
-        backend = Backend(sender, self._tool_mode, self._profile, self._repair_turns, _Learner(self))
+    def _open_exchange(self, request: Request, sender: EndpointSender, report: Report, *, asks_again: bool) -> Exchange:
+        turns = self._repair_turns if asks_again else 0
+        backend = Backend(sender, self._tool_mode, self._profile, turns, _Learner(self))
         memory: TurnMemory | None = getattr(self._of_thread, "memory", None)
         if memory is None:
             memory = self._of_thread.memory = TurnMemory()

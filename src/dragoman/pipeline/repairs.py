@@ -102,8 +102,18 @@ def _is_empty(composed: ComposedRequest, reply: Reply) -> bool:
     If the client wrote the beginning of the reply, that may have been all of it.
     """
     is_begun = any(message.role == "assistant" for message in composed.request.messages[-1:])
-    others = [part for part in reply.message.parts if not isinstance(part, Text | Thinking | ToolCall | InvalidCall)]
-    return reply.stop in _OPEN_ENDS and not is_begun and not others
+    return reply.stop in _OPEN_ENDS and not is_begun and all(map(_is_nothing, reply.message.parts))
+
+
+def _is_nothing(part: Part) -> bool:
+    """Whether a part of a reply without text and calls is of no use to a client.
+
+    Codecs keep what only a vendor and its clients know, such as the use of a computer, as text or reasoning without
+    words.
+    """
+    if isinstance(part, Text | Thinking):
+        return bool(part.text) or not part.extra
+    return isinstance(part, ToolCall | InvalidCall)
 
 
 def _says_something(parts: Iterable[Part]) -> bool:
