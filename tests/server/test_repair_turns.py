@@ -128,6 +128,19 @@ def test_an_sdk_receives_the_first_reply_if_the_repair_turn_fails(name: str) -> 
         assert not reports[0].failure and [call.name for call in reports[0].calls] == ["forecast"]
 
 
+@pytest.mark.parametrize("arguments", ['{"city": null}', '{"city": "Paris", "days": 1}', '{"city": {"name": "Paris"}}'])
+def test_a_call_that_a_lenient_program_can_run_is_passed_on_as_it_came(arguments: str) -> None:
+    """A program that accepts null would pay for a second request with every call."""
+    tool = {**NESTED[0]["function"]}
+    tool["parameters"] = {**tool["parameters"], "additionalProperties": False}
+    http = Repair().client(httpx2.Client(verify=False))
+    with Upstream([native(entry(arguments))[0]]) as upstream, http:
+        client = openai.OpenAI(base_url=upstream.url, api_key="k", http_client=http)
+        asked: Any = {"messages": ASKED, "tools": [{"type": "function", "function": tool}]}
+        [made] = client.chat.completions.create(model="m", **asked).choices[0].message.tool_calls or []
+        assert json.loads(made.function.arguments) == json.loads(arguments) and len(upstream.received) == 1
+
+
 @each_row(
     "message, finish, prefill",
     [

@@ -45,7 +45,7 @@ def plan_repair(
 ) -> RepairTurn | None:
     """Return the repair turn for a reply without a call that can run; None if the client can use the reply.
 
-    `unfit` are the calls that the client would receive as they came, although they do not fit their tools. `events` is
+    `unfit` are the calls that the client would receive as they came, although no client can run them. `events` is
     what the client would receive.
     """
     tools = composed.chosen_mode.tools

@@ -9,7 +9,8 @@ the text and the calls. A client runs what it receives, so it never receives hal
 | a call in text that counts | a call |
 | a call in text that does not count, or a suspect | its text, unchanged |
 | a native call | the call, with repaired and coerced arguments |
-| a native call that violates the schema, or of an unknown tool | the call as it came, if the model repeats it |
+| a native call that violates the schema | the call as it came: the client reports it |
+| a native call of an unknown tool, or without a required argument | the call as it came, if the model repeats it |
 | a native call that cannot be read, or a call that was cut off | a note in the text, if the model repeats it |
 | a call in text of an unknown tool, or that cannot be read | its text, unchanged |
 """
@@ -49,6 +50,7 @@ from dragoman.pipeline.requests import find_own_tools
 from dragoman.replies import fold
 from dragoman.types import Failure, InvalidCall, Message, StopReason, ToolCall, Usage
 from dragoman.wire.registry import ROWS
+from dragoman.wire.values import as_list
 
 _CALLS = (CallEnded, CallBroken, CallRefused)
 _STARTS = (CallStarted, *_CALLS)
@@ -128,7 +130,7 @@ class ReplyTranslator:
         self._own: set[str] = set()
         """The tools that the client offers in the way of its vendor, once a call names an unknown one."""
         self._unfit: list[tuple[InvalidCall, ToolCall]] = []
-        """The calls that are passed on as they came, although they do not fit their tools."""
+        """The calls that are passed on as they came, although no client can run them."""
 
     def feed(self, event: Event, /) -> list[Event]:
         if isinstance(event, TextDelta):
@@ -355,8 +357,7 @@ class ReplyTranslator:
             received = next((one for one in known if _is_same(one, invalid)), None)
             if invalid.kind in ("bad_arguments", "unknown_tool") and received is not None and received.complete:
                 calls.append(received)
-                if invalid.kind == "bad_arguments" or not self._own:
-                    # Otherwise the name may be one that only the vendor and the client know.
+                if self._is_useless(invalid, received):
                     self._unfit.append((invalid, received))
             elif invalid.kind == "truncated" or _is_native(invalid):
                 broken.append(invalid)
@@ -372,6 +373,15 @@ class ReplyTranslator:
         ends += [_break(each, started.pop(0) if started else None) for each in broken]
         ends += [CallRefused(end.call, "it is not passed on", end.index) for end in natives.values()]
         return calls, ends, notes
+
+    def _is_useless(self, invalid: InvalidCall, received: ToolCall) -> bool:
+        """Whether no client can run a call. Many clients accept other violations of a schema, such as null."""
+        if invalid.kind == "unknown_tool":
+            # If the client offers tools of its vendor, the name may be one that only the two know.
+            return not self._own
+        tool = self._composed.chosen_mode.tools.find(received.name)
+        required = as_list(tool.parameters.get("required")) if tool is not None else []
+        return any(name not in received.arguments for name in required)
 
     def _obey(self, calls: list[ToolCall]) -> tuple[list[ToolCall], list[str]]:
         """Return the calls that the tool choice of the request allows."""
