@@ -403,6 +403,7 @@ def test_a_native_call_that_was_cut_off_is_not_passed_on() -> None:
         ([{"a": 1, "own": 2}, 5], [{"a": 1}], [{"a": 4}], [{"a": 4, "own": 2}, 5]),
         ([1], [1], [1, 2], [1, 2]),
         ({"a": None}, {"a": ""}, {"a": ""}, {"a": None}),
+        ({"a": 1}, {"a": 1, "b": 0}, {"a": 2, "b": 0}, {"a": 2}),
         ("x", {"a": 1}, {"a": 2}, {"a": 2}),
     ],
 )
@@ -465,6 +466,17 @@ def test_a_call_that_cannot_be_read_gets_one_more_turn() -> None:
             made = client.chat.completions.create(**CHAT)
             assert made.choices[0].message.content == broken
     assert reports[0].repair_turn == "a call could not be read"
+
+
+def test_a_repair_turn_differs_from_the_request_in_its_messages_only() -> None:
+    """Not even a field is lost that dragoman does not know."""
+    own = {"top_k": 3, "chat_template_kwargs": {"enable_thinking": False}, "seed": 4}
+    for stream in (False, True):
+        with Upstream([call("forecast"), SPOKEN], wire="openai_chat") as upstream, open_client(upstream) as client:
+            made = client.chat.completions.create(**CHAT, extra_body=own, stream=stream)
+            assert not stream or list(made)
+            first, second = ({**body, "messages": len(body["messages"])} for body in upstream.bodies)
+        assert second == {**first, "messages": 3}
 
 
 def test_a_request_that_cannot_be_repaired_is_left_to_the_endpoint() -> None:

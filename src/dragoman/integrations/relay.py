@@ -31,10 +31,11 @@ from dragoman.providers.definitions import codec_for
 from dragoman.replies import fold
 from dragoman.secrets.exchanges import RequestRedactor
 from dragoman.stage import Stage
-from dragoman.types import Failure, InvalidCall, Request
+from dragoman.types import Failure, InvalidCall, JsonObject, Request
 from dragoman.wire import registry
 from dragoman.wire.aliases import Aliases
-from dragoman.wire.codec import Codec
+from dragoman.wire.codec import Codec, Prepared
+from dragoman.wire.failures import Loss
 from dragoman.wire.values import parse, write_bytes
 
 _FIRST_ERROR = 300
@@ -67,6 +68,7 @@ class Asked(Struct, frozen=True):
 
     codec: Codec
     request: Request
+    fields: JsonObject
     query: str
     endpoint: Endpoint
     redactor: RequestRedactor
@@ -186,6 +188,16 @@ class EndpointSender:
         finally:
             await received.aclose()
 
+    def _change(self, prepared: Prepared) -> tuple[JsonObject, tuple[Loss, ...]]:
+        """Return the body of the SDK with what has to change in it, and what was lost: not what no codec knows."""
+        if prepared.aliases.names or prepared.aliases.undo:
+            # The messages and the reply have the names and the schemas of the codec.
+            return prepared.body, prepared.losses
+        asked = self._asked
+        plain = self._codec.prepare(settle_fields(asked.request, asked.codec.name, self.endpoint.wire)[0])
+        losses = tuple(loss for loss in prepared.losses if loss not in plain.losses)
+        return patch(asked.fields, plain.body, prepared.body), losses
+
     async def _receive(
         self, request: Request, notices: list[RequestPrepared | RequestRetried], *, whole: bool
     ) -> AsyncGenerator[list[Event]]:
@@ -197,7 +209,8 @@ class EndpointSender:
             # Its own bytes have its own names and schemas, so nothing in the reply is an alias.
             prepared, losses = replace(prepared, aliases=Aliases()), ()
         else:
-            body = write_bytes({**self.endpoint.body, **prepared.body})
+            changed, losses = self._change(prepared)
+            body = write_bytes({**self.endpoint.body, **changed})
         name = f"{self.endpoint.provider.name}:{request.model}"
         notices.append(RequestPrepared(losses, len(body or b""), name))
         response = await self._send(body)
@@ -435,7 +448,8 @@ def patch(raw: Any, before: Any, after: Any) -> Any:
         return raw
     if isinstance(raw, dict) and isinstance(before, dict) and isinstance(after, dict):
         kept = {name: value for name, value in raw.items() if name in after or name not in before}
-        return {**kept, **{name: patch(raw.get(name), before.get(name), value) for name, value in after.items()}}
+        fresh = {name: value for name, value in after.items() if name not in before or before[name] != value}
+        return {**kept, **{name: patch(raw.get(name), before.get(name), value) for name, value in fresh.items()}}
     if (
         isinstance(raw, list)
         and isinstance(before, list)

@@ -156,7 +156,7 @@ class Repair:
             request = replace(request, options={**request.options, "stream": True})
         report = Report(f"ex_{os.urandom(12).hex()}", wire, request.model)
         redactor = RequestRedactor(_find_secrets(headers))
-        asked = Asked(codec, request, parts.query, self._find_endpoint(wire, url, request.model), redactor)
+        asked = Asked(codec, request, fields, parts.query, self._find_endpoint(wire, url, request.model), redactor)
         end_span = self.spans.start(report) if self.spans is not None else None
 
         def end() -> None:
