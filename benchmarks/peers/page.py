@@ -401,8 +401,8 @@ with text has arrived. CPU is that of all processes in between.
 ### Odd outputs through a gateway
 
 The client is the plain loop over the openai client of the first section. The words mean the same as there. A gateway
-cannot run tools or raise exceptions in the client. If a call was cut off, dragoman replaces it by words that say so,
-and keeps the finish reason `length`; a plain loop that looks at neither takes the words for the answer.
+cannot run tools or raise exceptions in the client. dragoman asks the model once more; if the second reply has the same
+fault, the client receives it, and a plain loop may crash or stop as it does without a gateway.
 
 {_odd_table(group["odd"])}
 

@@ -57,6 +57,11 @@ def is_invisible(character: str) -> bool:
     return unicodedata.category(character) != "Zs" and _EMOJI(character) is None
 
 
+def is_blank(text: str) -> bool:
+    """Whether there is nothing to see in a text: only white space and invisible characters."""
+    return not text or text.isspace() or all(each.isspace() or is_invisible(each) for each in text)
+
+
 @lru_cache(maxsize=4096)
 def _is_strange(character: str) -> bool:
     """Whether a character is invisible, or a blank that only looks like the usual one."""

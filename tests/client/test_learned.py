@@ -35,6 +35,13 @@ def test_a_fact_is_there_for_the_next_process(tmp_path: Path) -> None:
     assert not endpoint.capabilities.streaming and not endpoint.capabilities.native_tool_calls
 
 
+def test_a_login_in_a_url_is_not_written(tmp_path: Path) -> None:
+    path, url = tmp_path / "learned.toml", URL.replace("//", "//someone:pass@word@")
+    FileFacts(path).put(url, "m", LEARNED)
+    assert "word" not in path.read_text() and FileFacts(path).get(URL, "m") == LEARNED == FileFacts(path).get(url, "m")
+    assert FileFacts(path).forget(url, "m")
+
+
 def test_the_doctor_replaces_and_a_run_adds(tmp_path: Path) -> None:
     path = tmp_path / "learned.toml"
     FileFacts(path, "doctor").put(URL, "m", LEARNED)

@@ -25,7 +25,7 @@ from dragoman.integrations import Repair
 from dragoman.integrations.relay import patch
 from dragoman.pipeline import Report
 from dragoman.replies import unfold
-from dragoman.testing import Fault, Upstream, call
+from dragoman.testing import Answer, Fault, Upstream, call
 from dragoman.types import Message, Reply, Text, ToolCall
 
 CHAT = {"model": "any", "messages": ASKED, "tools": NESTED}
@@ -403,6 +403,7 @@ def test_a_native_call_that_was_cut_off_is_not_passed_on() -> None:
         ([{"a": 1, "own": 2}, 5], [{"a": 1}], [{"a": 4}], [{"a": 4, "own": 2}, 5]),
         ([1], [1], [1, 2], [1, 2]),
         ({"a": None}, {"a": ""}, {"a": ""}, {"a": None}),
+        ({"a": 1}, {"a": 1, "b": 0}, {"a": 2, "b": 0}, {"a": 2}),
         ("x", {"a": 1}, {"a": 2}, {"a": 2}),
     ],
 )
@@ -467,6 +468,17 @@ def test_a_call_that_cannot_be_read_gets_one_more_turn() -> None:
     assert reports[0].repair_turn == "a call could not be read"
 
 
+def test_a_repair_turn_differs_from_the_request_in_its_messages_only() -> None:
+    """Not even a field is lost that dragoman does not know."""
+    own = {"top_k": 3, "chat_template_kwargs": {"enable_thinking": False}, "seed": 4}
+    for stream in (False, True):
+        with Upstream([call("forecast"), SPOKEN], wire="openai_chat") as upstream, open_client(upstream) as client:
+            made = client.chat.completions.create(**CHAT, extra_body=own, stream=stream)
+            assert not stream or list(made)
+            first, second = ({**body, "messages": len(body["messages"])} for body in upstream.bodies)
+        assert second == {**first, "messages": 3}
+
+
 def test_a_request_that_cannot_be_repaired_is_left_to_the_endpoint() -> None:
     reports: list[Report] = []
     chosen = {"type": "function", "function": {"name": "flights"}}
@@ -487,6 +499,14 @@ def test_a_stream_of_several_replies_is_passed_on_as_it_came() -> None:
 
 
 # ---- reports and spans -----------------------------------------------------------------------------------------------
+
+
+def test_a_request_for_several_replies_gets_all_of_them_and_no_repair_turn() -> None:
+    message = {"role": "assistant", "content": ""}
+    choices = [{"index": place, "message": message, "finish_reason": "stop"} for place in range(2)]
+    answer = Answer(200, {"content-type": "application/json"}, {"id": "r", "choices": choices})
+    with Upstream([answer]) as upstream, open_client(upstream) as client:
+        assert len(client.chat.completions.create(**CHAT, n=2).choices) == 2
 
 
 def test_every_exchange_has_a_report_and_a_span() -> None:
@@ -521,6 +541,27 @@ def test_every_exchange_has_a_report_and_a_span() -> None:
 
 
 # ---- options ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_of_the_listener_is_logged_and_the_program_receives_its_reply(caplog: Any) -> None:
+    def fail(report: Report) -> None:
+        raise ValueError("the metrics are down")
+
+    with Upstream([SPOKEN] * 2) as upstream, open_client(upstream, Repair(on_report=fail)) as client:
+        assert client.chat.completions.create(**CHAT).choices[0].finish_reason == "tool_calls"
+        chunks = list(client.chat.completions.create(**CHAT, stream=True))
+    assert chunks[-1].choices[0].finish_reason == "tool_calls" and len(caplog.records) == 2
+
+
+@pytest.mark.parametrize("script", [SPOKEN, "It is warm.", FAULTS["400"]])
+def test_the_response_tells_its_time_and_its_length(script: Any) -> None:
+    seen: list[Any] = []
+    with Upstream([script]) as upstream:
+        http = Repair().client(httpx2.Client(verify=False))
+        with httpx2.Client(transport=http._transport, event_hooks={"response": [seen.append]}) as client:
+            answer = client.post(f"{upstream.url}/chat/completions", json=CHAT)
+    assert answer is seen[0] and answer.elapsed.total_seconds() > 0
+    assert int(answer.headers["content-length"]) == len(answer.content)
 
 
 def test_the_client_keeps_the_settings_of_the_client_that_it_is_given() -> None:

@@ -26,6 +26,7 @@ from tests.server.gateways import (
     settings_for,
 )
 
+from dragoman.cli.serve import describe_target
 from dragoman.pipeline import Report
 from dragoman.pipeline.report import FoundCall
 from dragoman.server.router import Router
@@ -208,6 +209,29 @@ def test_a_fallback_answers_if_nothing_was_sent_yet() -> None:
             assert ask_chat(gateway.url, False).text == "Here."
             assert ask_chat(gateway.url, True).text == "Here."
             assert gateway.reports[0]["retries"]
+
+
+def test_a_fallback_of_another_wire_gets_the_request_in_its_own_wire() -> None:
+    """Its vendor does not know the custom tools of Responses, and keeps no replies."""
+    custom = {"type": "custom", "name": "apply_patch", "description": "Edit files."}
+    body = {"model": "m", "input": "Go.", "tools": [custom]}
+    with (
+        Upstream([Answer(404, {}, b"gone")] * 9, wire="openai_responses") as first,
+        Upstream([call("apply_patch", input="x")] * 2, wire="anthropic") as second,
+        two_endpoints(first, second) as gateway,
+    ):
+        for stream in (False, True):
+            _, _, data = send(gateway, "POST", "/v1/responses", {**body, "stream": stream})
+            assert b"custom_tool_call" in data, data
+        assert first.bodies[0]["tools"] == [custom] and first.bodies[0]["store"] is True
+        assert [tool["name"] for tool in second.bodies[0]["tools"]] == ["apply_patch"]
+
+
+def test_a_value_that_was_converted_to_fit_the_schema_counts_as_repaired() -> None:
+    with Upstream([call("search", query="x", limit="5")]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+        assert ask_chat(gateway.url, False).calls == [("search", {"query": "x", "limit": 5})]
+        _, _, counted = send(gateway, "GET", "/metrics")
+    assert b"dragoman_repaired_total 1" in counted, counted
 
 
 def test_a_rejected_request_is_not_sent_to_the_fallback() -> None:
@@ -417,6 +441,23 @@ def test_threat_19_an_error_of_an_endpoint_shows_its_key_to_no_client() -> None:
                 report = send(gateway, "GET", "/dragoman/exchanges")[2]
                 assert key not in f"{headers}{data!r}{report!r}", path
         assert {received.headers["authorization"] for received in upstream.received} == {f"Bearer {key}"}
+
+
+def test_threat_19_the_login_in_the_url_of_an_endpoint_is_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "dragoman")
+    # It asks for a long pause, so that the gateway does not try again.
+    down, found = Answer(503, {"content-type": "text/html", "retry-after": "9999"}, b"<html>oops</html>"), []
+    with Upstream([down] * 16) as upstream:
+        url = upstream.url.replace("//", "//someone:pass@word@")
+        settings = parse_settings(f'[endpoints.e]\nurl = "{url}"\nwire = "openai_chat"\n[[routes]]\nto = "e"')
+        with run_gateway(lambda transport: Router(settings, transport=transport)) as gateway:
+            found += [send(gateway, "POST", "/v1/chat/completions", CHAT)[2] for _ in range(16)]
+            found += [send(gateway, "GET", path)[2] for path in ("/dragoman/exchanges", "/metrics", "/readyz")]
+            [target] = gateway.gateway.router.targets.values()
+            shown = f"{found} {caplog.text} {describe_target(target)}"
+        assert b"failed repeatedly" in found[15], found
+        assert "word@" not in shown and "someone" not in shown, shown
+        assert all("authorization" in received.headers for received in upstream.received), "the endpoint needs it"
 
 
 def test_a_call_that_a_result_contains_is_not_passed_on() -> None:

@@ -587,6 +587,17 @@ def test_search_and_filters_find_exchanges() -> None:
         assert all(entry in ("delta",) for entry in find("show=refused"))
 
 
+def test_an_exchange_that_a_repair_turn_corrected_is_repaired() -> None:
+    with inspecting([call("forget"), call("save", note="x"), call("forget"), Failure("bad_request", "no", 400)]) as it:
+        it.log_in()
+        it.send("openai_chat")
+        assert it.last.state == "repaired"
+        assert "not passed on: forget" in json.loads(it.get("/rows?show=repaired"))["rows"]
+        it.send("openai_chat")
+        assert it.last.state == "refused" and "the first reply was passed on" in it.get(f"/exchanges/{it.last.id}")
+        assert "not passed on" not in json.loads(it.get("/rows"))["rows"].partition("</li>")[0], "it was"
+
+
 def test_a_command_for_curl_has_a_variable_for_the_key(tmp_path: Path) -> None:
     text = 'It\'s "quoted" $HOME `id` \\ \u202e'
     with inspecting([CALL] * 2) as it:

@@ -7,9 +7,14 @@ import re
 import socket
 from urllib.parse import urlsplit
 
-from tests.server.gateways import RunningGateway, gateway_to, settings_for
+import openai
+import pytest
+from tests.server.gateways import RunningGateway, gateway_to, open_openai, run_gateway, settings_for
 
-from dragoman.server.settings import GatewaySettings, ServerSettings
+from dragoman import wire as wires
+from dragoman.errors import UnknownModel
+from dragoman.server.router import Router
+from dragoman.server.settings import GatewaySettings, ServerSettings, parse_settings
 from dragoman.testing import Answer, Upstream
 
 BODY = json.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Go."}]}).encode()
@@ -258,6 +263,33 @@ def test_threat_19_a_relayed_path_is_plain() -> None:
                 answer = exchange(gateway, data + b"Content-Length: %d\r\n\r\n" % len(body) + body, answers=9)
                 assert _status(answer) == [status], (name, answer)
         assert [received.target for received in upstream.received] == ["/v1/models/m:generateContent"]
+
+
+ELSEWHERE = ["../../v1/files", "m/../../admin", "..", ".", "m\\..\\x", "models/../x"]
+ODD_NAMES = {"m?x=1": "m%3Fx%3D1", "m#f": "m%23f", "a\r\nX-Evil: 1": "a%0D%0AX-Evil:%201", "m%2f..": "m%252f.."}
+
+
+def test_threat_19_the_name_of_a_model_leads_to_no_other_path_of_an_endpoint() -> None:
+    """Some wires have the model in the path, and the request has the key of the endpoint."""
+    with Upstream(["Here."] * 4, wire="gemini") as upstream:
+        settings = parse_settings(f'[endpoints.e]\nurl = "{upstream.url}"\nwire = "gemini"\n[[routes]]\nto = "e"')
+        with run_gateway(lambda transport: Router(settings, transport=transport)) as gateway:
+            for name in ELSEWHERE:
+                with pytest.raises(openai.NotFoundError, match="unknown model"):
+                    ask_model(gateway.url, name)
+            assert upstream.received == []
+            for name, path in ODD_NAMES.items():
+                assert ask_model(gateway.url, name) == "Here."
+                assert upstream.received[-1].target.endswith(f"/models/{path}:generateContent")
+    for wire in ("bedrock", "gemini"):
+        with pytest.raises(UnknownModel):
+            wires.get(wire).endpoint("..")
+
+
+def ask_model(url: str, name: str) -> str | None:
+    with open_openai(url) as client:
+        made = client.chat.completions.create(model=name, messages=[{"role": "user", "content": "Go."}])
+        return made.choices[0].message.content
 
 
 def test_threat_20_every_request_of_a_connection_is_answered_once_and_in_order() -> None:

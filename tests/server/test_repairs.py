@@ -86,8 +86,9 @@ CUT = {"openai_chat": "length", "openai_responses": "incomplete", "anthropic": "
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_truncated_call_is_marked_and_never_passed_on_as_a_call(client: str) -> None:
+    """The model is asked once more, and its second call is cut off as well."""
     whole, streamed = native(entry('{"city": "Par'), finish="length")
-    with Upstream([whole, streamed]) as upstream, gateway_to(upstream.endpoint()) as gateway:
+    with Upstream([whole, whole, streamed, streamed]) as upstream, gateway_to(upstream.endpoint()) as gateway:
         heard = [CLIENTS[client](gateway.url, stream) for stream in (False, True)]
         assert [each.calls for each in heard] == [[], []]
         assert {each.stop for each in heard} == {CUT.get(client, "length")}

@@ -208,6 +208,16 @@ MEDIA_PATHS = {
 }
 
 
+def test_a_field_that_compatible_servers_have_added_reaches_them() -> None:
+    """vLLM, SGLang and llama.cpp read top_k, which OpenAI does not have."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "top_k": 20, "min_p": 0.1}
+    for wire in ("openai_chat", "anthropic", "ollama"):
+        with Upstream(["Fine."], wire=wire) as upstream, gateway_to(upstream.endpoint()) as gateway:
+            send(gateway, "POST", "/v1/chat/completions", body)
+            assert upstream.bodies[0].get("options", upstream.bodies[0])["top_k"] == 20, wire
+            assert "top_k" not in str(gateway.reports[0].get("losses")), wire
+
+
 def test_media_of_every_client_reach_every_endpoint_or_are_in_the_report() -> None:
     names = ("image", "pdf", "wav", "text")
     wrong = []

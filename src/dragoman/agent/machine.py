@@ -98,6 +98,7 @@ from dragoman.agent.turn import CallNews, CallTurn, MistakeBudget, PermissionSta
 from dragoman.agent.watch import Watch, is_starved
 from dragoman.extraction import ConversationContext, Extraction
 from dragoman.extraction.judge import RECOVERED
+from dragoman.extraction.mistakes import BLANK
 from dragoman.extraction.tool_mode import ComposedRequest, Mode, answer_parts, find_breach
 from dragoman.providers.facts import cannot_read_call
 from dragoman.providers.tokens import Estimate
@@ -167,7 +168,6 @@ class RunStats:
 # The machine. The docstring of this module describes its states and invariants.
 
 _SUMMARY = "You cannot call tools any more. Say briefly what you found, what you did, and what is still open."
-_BLANK = "Your last reply was empty. Answer in words, or call a tool."
 _ANSWER = "Give the answer by calling {name}, with the answer in the form that its schema asks for."
 _LAST = "This is your last reply: there is no turn after it, and you would not see the results of more calls. "
 _FAULTY = "The answer does not fit the form that was asked for: {faults}. Give it again."
@@ -553,7 +553,7 @@ class Machine:
         if not self._mistakes.allows_blank():
             return self._finish(end("blank", f"the model sent {self._mistakes.blanks} empty replies in a row"))
         self.stats.note("blank", "the model sent an empty reply and was asked again")
-        self._nudge = _BLANK
+        self._nudge = BLANK
         return self._next()
 
     def _starved(self, reply: Reply) -> list[Command]:

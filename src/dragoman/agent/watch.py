@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from dragoman.characters import is_invisible
+from dragoman import characters
 from dragoman.errors import ConfigError
 from dragoman.types import File, Image, InvalidCall, Reply, Thinking, Tool, ToolCall, ToolResult
 from dragoman.types import Text as TextPart
@@ -691,9 +691,7 @@ def is_blank(what: str | Reply) -> bool:
     if isinstance(what, Reply):
         others = (ToolCall, InvalidCall, Image, File)
         return not any(isinstance(part, others) for part in what.message.parts) and is_blank(what.text)
-    if what.isspace() or not what:
-        return True
-    return all(each.isspace() or is_invisible(each) for each in what)
+    return characters.is_blank(what)
 
 
 def is_starved(reply: Reply, limit: int | None = None) -> bool:

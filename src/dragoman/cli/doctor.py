@@ -27,7 +27,7 @@ from dragoman.doctor import (
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.providers import Endpoint
 from dragoman.sandbox.detection import Attempt, ProbeReport
-from dragoman.secrets.exchanges import RequestRedactor
+from dragoman.secrets.exchanges import show_address
 
 if TYPE_CHECKING:
     from dragoman.sandbox import Sandbox
@@ -106,7 +106,7 @@ class DoctorRun:
         subject = admit(endpoint, quick=self.options.quick, tokens=tokens)
         if not self.options.as_json:
             name = f"{endpoint.provider.name}:{endpoint.model}"
-            self._screen.line((name, "bold"), f" at {RequestRedactor().address(endpoint.base_url)} ({endpoint.wire})")
+            self._screen.line((name, "bold"), f" at {show_address(endpoint.base_url)} ({endpoint.wire})")
             limit = count_requests(subject)
             self._screen.line(f"at most {limit} requests of at most {tokens} tokens each")
             self._screen.line()
@@ -199,7 +199,7 @@ class DoctorRun:
 
     def _forget(self, endpoint: Endpoint) -> int:
         known = self._facts is not None and self._facts.forget(endpoint.base_url, endpoint.model)
-        name = f"{endpoint.provider.name}:{endpoint.model} at {endpoint.base_url}"
+        name = f"{endpoint.provider.name}:{endpoint.model} at {show_address(endpoint.base_url)}"
         self._screen.line(f"deleted: {name}" if known else f"nothing was saved about {name}")
         return 0
 

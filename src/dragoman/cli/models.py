@@ -14,6 +14,7 @@ from dragoman.cli.options import with_options
 from dragoman.cli.screen import Screen, Table, count, print_warnings, write_json
 from dragoman.client.models import ListedModel
 from dragoman.errors import ConfigError
+from dragoman.secrets.exchanges import show_address
 
 HELP = """List the models of a provider, or of the server at a URL, with their context windows where it reports them.
 
@@ -60,7 +61,9 @@ async def _list(finder: EndpointFinder) -> tuple[str, str, list[ListedModel]]:
     if "://" in target:
         found = await finder.detect(target)
         if not found.models:
-            raise ConfigError(f"{found.base_url} lists no model", hint="load one, or name it: dragoman run -m MODEL")
+            raise ConfigError(
+                f"{show_address(found.base_url)} lists no model", hint="load one, or name it: dragoman run -m MODEL"
+            )
         return found.provider, found.base_url, list(found.models)
     provider = finder.registry.split(target, finder.options.base_url)[0]
     options = finder.options

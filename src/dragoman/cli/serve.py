@@ -26,6 +26,7 @@ from dragoman.config import load
 from dragoman.config.layers import OF_GATEWAYS
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.paths import expand
+from dragoman.secrets.exchanges import show_address
 from dragoman.server.access import open_access
 from dragoman.server.gateway import Gateway
 from dragoman.server.process import (
@@ -358,7 +359,7 @@ def describe_target(target: Any) -> dict[str, Any]:
         "provider": endpoint.provider.name,
         "model": model,
         "wire": endpoint.wire,
-        "url": "" if endpoint.provider.transport else endpoint.base_url,
+        "url": "" if endpoint.provider.transport else show_address(endpoint.base_url),
         "native_tool_calls": endpoint.capabilities.native_tool_calls,
         "context_window": endpoint.quirks.context_window or None,
     }
@@ -369,7 +370,9 @@ async def _check(settings: GatewaySettings, *, json: bool) -> int:
     gateway, transport = await open_gateway(settings, shared_facts(os.environ))
     await transport.close()
     router = gateway.router
-    problems = [f"{target.name}: no server answers at {target.settings.url}" for target in router.missing()]
+    problems = [
+        f"{target.name}: no server answers at {show_address(target.settings.url)}" for target in router.missing()
+    ]
     try:
         open_access(settings.gateway, os.environ)
         _open_sharing(settings, 1)

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from importlib import import_module
 from pathlib import Path
 from typing import Self
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import structs
 
@@ -40,10 +40,10 @@ from dragoman.providers import Endpoint
 from dragoman.providers.endpoint import codec_of
 from dragoman.providers.provider import fill_holes, holes_of
 from dragoman.replies import ReplyFolder
-from dragoman.secrets.exchanges import RequestRedactors
+from dragoman.secrets.exchanges import RequestRedactors, strip_login
 from dragoman.types import FAILURE_CAUSES, Failure, Reply, Request
 from dragoman.wire.codec import Codec
-from dragoman.wire.values import write_bytes
+from dragoman.wire.values import write_bytes, write_model
 
 # --------------------------------------------------------------------------------------------------------------------
 # The URL of a request: the base URL with its placeholders filled, and the path of the wire.
@@ -76,7 +76,7 @@ def is_vertex_claude(endpoint: Endpoint) -> bool:
 def address_of(base: str, endpoint: Endpoint, codec: Codec, model: str, *, stream: bool) -> str:
     """Return the URL of one request."""
     if is_vertex_claude(endpoint):
-        path = f"/models/{quote(model, safe='@.-_')}:{'streamRawPredict' if stream else 'rawPredict'}"
+        path = f"/models/{write_model(model, safe='@')}:{'streamRawPredict' if stream else 'rawPredict'}"
     else:
         path = codec.endpoint(model, stream=stream)
     parts = urlsplit(base)
@@ -362,7 +362,7 @@ class Client(_Asker):
         asked = (model, whole)
         if self._address[0] != asked:
             url = address_of(self._base, self.endpoint, self.codec, model, stream=not whole)
-            self._address = (asked, (url, "/".join(url.split("/", 3)[:3])))
+            self._address = (asked, (url, "/".join(strip_login(url).split("/", 3)[:3])))
         return self._address[1]
 
     def _settle(self) -> None:

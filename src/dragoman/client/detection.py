@@ -35,6 +35,7 @@ from dragoman.client.transport import Timeouts, Transport, TransportFault
 from dragoman.errors import ConfigError, ConnectFailed, Unauthorized
 from dragoman.providers import Endpoint, Provider, Registry, normalise_base_url
 from dragoman.providers.provider import holes_of, move
+from dragoman.secrets.exchanges import show_address
 from dragoman.types import JsonObject
 from dragoman.wire.failures import CONNECTION_HINTS
 
@@ -160,7 +161,7 @@ class _Detection:
     """One detection: the client for metadata, and what was tried."""
 
     def __init__(self, url: str, client: MetadataClient, registry: Registry) -> None:
-        self.url = url
+        self.shown = show_address(url)
         self._registry = registry
         self._client = client
         given, _, self._query = normalise_base_url(url).partition("?")
@@ -182,7 +183,7 @@ class _Detection:
             self.tried[name] = fault.code or fault.kind
             if fault.kind in ("unreachable", "insecure") and not self._statuses:
                 hint = CONNECTION_HINTS.get(fault.code, "start the server, or check the address")
-                raise ConnectFailed(f"no server answers at {self.url}: {fault.message}", hint=hint) from None
+                raise ConnectFailed(f"no server answers at {self.shown}: {fault.message}", hint=hint) from None
             return None
         self.tried[name] = str(answer.status)
         self._statuses.append(answer.status)
@@ -260,9 +261,10 @@ class _Detection:
             return {assume: self.given}
         tried = ", ".join(f"{name}: {status}" for name, status in self.tried.items())
         if _LOCKED.intersection(self._statuses):
-            raise Unauthorized(f"the server at {self.url} rejects the key, or needs one (tried {tried})")
+            raise Unauthorized(f"the server at {self.shown} rejects the key, or needs one (tried {tried})")
         raise ConfigError(
-            f"the server at {self.url} is of no known kind: it has no list of models and no known path (tried {tried})",
+            f"the server at {self.shown} is of no known kind: "
+            f"it has no list of models and no known path (tried {tried})",
             hint="check the address; if the server is right, name its model and its wire",
         )
 
@@ -303,7 +305,7 @@ async def adetect(
                 return DetectedServer(known[0].name, _urls_of(*known), tuple(await client.list_models()))
             return await _Detection(url, client, rows).run(assume)
     except TimeoutError:
-        raise ConnectFailed(f"the server at {url} did not answer within {seconds:g} s") from None
+        raise ConnectFailed(f"the server at {show_address(url)} did not answer within {seconds:g} s") from None
     finally:
         if transport is None:
             await carrier.close()

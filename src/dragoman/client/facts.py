@@ -20,6 +20,7 @@ from dragoman.paths import SWITCHED_OFF, user_file
 from dragoman.providers import Fact, Facts, MemoryFacts
 from dragoman.providers.endpoint import read_quirks
 from dragoman.providers.provider import from_mapping
+from dragoman.secrets.exchanges import strip_login
 from dragoman.state_files import change_file, parse_toml, read_text, to_toml
 
 LEARNED_FILE = "learned.toml"
@@ -75,27 +76,29 @@ class FileFacts:
         """Messages about problems with the file."""
 
     def get(self, endpoint_url: str, model: str) -> Fact | None:
-        fact = self._read().get((endpoint_url, model))
+        fact = self._read().get((strip_login(endpoint_url), model))
         return fact.fact if fact is not None and self._counts(fact) else None
 
     def put(self, endpoint_url: str, model: str, fact: Fact) -> None:
         """Save a fact. A fact of the doctor replaces the old one; a fact of a run is merged with it."""
         today = time.strftime("%Y-%m-%d", time.localtime(self._calendar()))
+        url = strip_login(endpoint_url)
 
         def add(facts: LearnedRows) -> None:
-            before = facts.pop((endpoint_url, model), None)
+            before = facts.pop((url, model), None)
             whole = fact if self._source == "doctor" or before is None else before.fact | fact
             source = self._source if before is None or before.source == "run" else before.source
-            facts[endpoint_url, model] = LearnedRow(endpoint_url, model, source, today, **structs.asdict(whole))
+            facts[url, model] = LearnedRow(url, model, source, today, **structs.asdict(whole))
 
         self._change(add)
 
     def forget(self, endpoint_url: str, model: str) -> bool:
         """Delete the facts about an endpoint. Returns whether there were any."""
         self._facts = None
-        is_known = (endpoint_url, model) in self._read()
+        key = (strip_login(endpoint_url), model)
+        is_known = key in self._read()
         if is_known:
-            self._change(lambda facts: facts.pop((endpoint_url, model), None))
+            self._change(lambda facts: facts.pop(key, None))
         return is_known
 
     def __len__(self) -> int:

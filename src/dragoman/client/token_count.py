@@ -20,6 +20,7 @@ from dragoman.providers.endpoint import codec_of
 from dragoman.providers.tokens import Estimate
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Message, Request, Text
+from dragoman.wire.values import write_model
 
 
 class TokenCount(Struct, frozen=True):
@@ -60,7 +61,7 @@ _RESPONSES = Counter(
     ("input_tokens",),
 )
 _GEMINI = Counter(
-    lambda base, model: f"{base}/models/{model.removeprefix('models/')}:countTokens",
+    lambda base, model: f"{base}/models/{write_model(model.removeprefix('models/'))}:countTokens",
     lambda body, model: {"generateContentRequest": {"model": f"models/{model.removeprefix('models/')}", **body}},
     ("totalTokens",),
 )

@@ -13,6 +13,8 @@ from dragoman.formats.prompt import sample_calls
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, ToolResult
 
+BLANK = "Your last reply was empty. Answer in words, or call a tool."
+BLANK_WITHOUT_TOOLS = "Your last reply was empty. Answer in words."
 _SHOWN = 400
 _MOST_NAMES = 60
 _LONGEST_NAME = 200

@@ -166,8 +166,13 @@ class _Transport:
         return self._repair.find_wire(request.method, str(request.url), request.headers)
 
     def _respond(self, answer: Answer) -> Any:
-        content = {"content": answer.body} if isinstance(answer.body, bytes) else {"stream": self.body(answer.body)}
-        return self.library.Response(answer.status, headers=answer.pairs, **content)
+        pairs, body = answer.pairs, answer.body
+        if not isinstance(body, bytes):
+            return self.library.Response(answer.status, headers=pairs, stream=self.body(body))
+        if not any(name.lower() == "content-length" for name, _ in pairs):
+            pairs = [*pairs, ("content-length", str(len(body)))]
+        # The client measures the time until a stream is read. It does not read a body that is given as a whole.
+        return self.library.Response(answer.status, headers=pairs, stream=self.library.ByteStream(body))
 
 
 class RepairTransport(_Transport):

@@ -20,7 +20,9 @@ from dragoman.client.retry import ClientEvent, RequestPrepared, RequestRetried
 from dragoman.client.transport import HttpResponse
 from dragoman.errors import DragomanError
 from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted
-from dragoman.pipeline.exchange import Exchange, Sender
+from dragoman.extraction.tool_mode import ComposedRequest
+from dragoman.pipeline import Verdict
+from dragoman.pipeline.exchange import Exchange
 from dragoman.pipeline.report import Report
 from dragoman.pipeline.requests import settle_fields
 from dragoman.pipeline.writers import EXCHANGE_HEADER, is_json_array, open_writer, stream_type, write_reply
@@ -29,10 +31,11 @@ from dragoman.providers.endpoint import codec_of
 from dragoman.replies import fold
 from dragoman.secrets.exchanges import RequestRedactor
 from dragoman.stage import Stage
-from dragoman.types import Failure, InvalidCall, Request
+from dragoman.types import Failure, InvalidCall, JsonObject, Request
 from dragoman.wire import registry
 from dragoman.wire.aliases import Aliases
-from dragoman.wire.codec import Codec
+from dragoman.wire.codec import Codec, Prepared
+from dragoman.wire.failures import Loss
 from dragoman.wire.values import parse, write_bytes
 
 _FIRST_ERROR = 300
@@ -50,7 +53,6 @@ class Answered(HttpResponse, Protocol):
 
 Send = Callable[[bytes | None], Awaitable[Answered]]
 """Sends a request of the SDK, with another body or, for None, with its own."""
-OpenExchange = Callable[[Request, Sender, Report], Exchange]
 
 
 class Answer(Struct):
@@ -66,6 +68,7 @@ class Asked(Struct, frozen=True):
 
     codec: Codec
     request: Request
+    fields: JsonObject
     query: str
     endpoint: Endpoint
     redactor: RequestRedactor
@@ -149,6 +152,8 @@ class EndpointSender:
         self.endpoint = asked.endpoint
         self.last: _Recorded | None = None
         """The last answer of the endpoint."""
+        self.read: _Recorded | None = None
+        """The last answer that is a reply."""
         self._records = True
         self._asked = asked
         self._send = send
@@ -160,6 +165,11 @@ class EndpointSender:
         self._records = False
         if self.last is not None:
             self.last.forget()
+
+    def note(self, _: ComposedRequest, verdict: Verdict) -> None:
+        """Note that a reply was read."""
+        if verdict.failure is None:
+            self.read = self.last
 
     async def fetch(self, request: Request) -> tuple[list[RequestPrepared | RequestRetried], list[Event]]:
         notices: list[RequestPrepared | RequestRetried] = []
@@ -178,6 +188,16 @@ class EndpointSender:
         finally:
             await received.aclose()
 
+    def _change(self, prepared: Prepared) -> tuple[JsonObject, tuple[Loss, ...]]:
+        """Return the body of the SDK with what has to change in it, and what was lost: not what no codec knows."""
+        if prepared.aliases.names or prepared.aliases.undo:
+            # The messages and the reply have the names and the schemas of the codec.
+            return prepared.body, prepared.losses
+        asked = self._asked
+        plain = self._codec.prepare(settle_fields(asked.request, asked.codec.name, self.endpoint.wire)[0])
+        losses = tuple(loss for loss in prepared.losses if loss not in plain.losses)
+        return patch(asked.fields, plain.body, prepared.body), losses
+
     async def _receive(
         self, request: Request, notices: list[RequestPrepared | RequestRetried], *, whole: bool
     ) -> AsyncGenerator[list[Event]]:
@@ -189,7 +209,8 @@ class EndpointSender:
             # Its own bytes have its own names and schemas, so nothing in the reply is an alias.
             prepared, losses = replace(prepared, aliases=Aliases()), ()
         else:
-            body = write_bytes({**self.endpoint.body, **prepared.body})
+            changed, losses = self._change(prepared)
+            body = write_bytes({**self.endpoint.body, **changed})
         name = f"{self.endpoint.provider.name}:{request.model}"
         notices.append(RequestPrepared(losses, len(body or b""), name))
         response = await self._send(body)
@@ -205,6 +226,12 @@ class EndpointSender:
                 await recorded.read()
         finally:
             await response.close()
+
+
+class OpenExchange(Protocol):
+    """Opens the exchange of a request. `asks_again` says whether a repair turn may replace the reply."""
+
+    def __call__(self, request: Request, sender: EndpointSender, report: Report, *, asks_again: bool) -> Exchange: ...
 
 
 class Relay:
@@ -244,7 +271,8 @@ class Relay:
         if streams and left_out:
             report.notes.append("passed on as it came: a repaired stream has one reply, without likelihoods")
             return await self._pass_on()
-        exchange = self._open_exchange(replace(settled, model=""), self._sender, report)
+        # A repair turn asks for one reply, and the SDK has asked for several, or for likelihoods.
+        exchange = self._open_exchange(replace(settled, model=""), self._sender, report, asks_again=not left_out)
         try:
             return await (self._stream(exchange) if streams else self._ask(exchange))
         except DragomanError as error:
@@ -267,8 +295,7 @@ class Relay:
         reply = await exchange.ask()
         if reply.failure is not None:
             return await self._return_failure(reply.failure)
-        last, codec, request = self._sender.last, self._asked.codec, self._asked.request
-        assert last is not None
+        last, codec, request = self._find_answer(exchange), self._asked.codec, self._asked.request
         reply = replace(reply, model=exchange.reply_model or request.model, id=exchange.reply_id)
         body: Any = write_reply(codec, request, reply, self._created)
         raw = parse(last.data)
@@ -283,6 +310,12 @@ class Relay:
                 return Answer(last.response.status, last.pairs(self._report, is_same=True), last.data)
         pairs = _with_type(last.pairs(self._report), "application/json")
         return Answer(200, pairs, write_bytes(body))
+
+    def _find_answer(self, exchange: Exchange) -> _Recorded:
+        """Return the answer that the SDK receives, repaired: the last one, unless a repair turn failed."""
+        answer = self._sender.read if exchange.has_fallen_back else self._sender.last
+        assert answer is not None
+        return answer
 
     async def _return_failure(self, failure: Failure) -> Answer:
         """Return an answer that is no reply as it came, or an error of our own in the form of the wire."""
@@ -313,8 +346,7 @@ class Relay:
         if isinstance(first[0], ReplyFailed):
             await batches.aclose()
             return await self._return_failure(first[0].failure)
-        last, codec, request = self._sender.last, self._asked.codec, self._asked.request
-        assert last is not None
+        last, codec, request = self._find_answer(exchange), self._asked.codec, self._asked.request
         self._sender.stop_recording()
         is_array = is_json_array(codec, self._asked.query)
         writer = open_writer(codec, request, exchange.reply_id, self._created, is_array=is_array)
@@ -416,7 +448,8 @@ def patch(raw: Any, before: Any, after: Any) -> Any:
         return raw
     if isinstance(raw, dict) and isinstance(before, dict) and isinstance(after, dict):
         kept = {name: value for name, value in raw.items() if name in after or name not in before}
-        return {**kept, **{name: patch(raw.get(name), before.get(name), value) for name, value in after.items()}}
+        fresh = {name: value for name, value in after.items() if name not in before or before[name] != value}
+        return {**kept, **{name: patch(raw.get(name), before.get(name), value) for name, value in fresh.items()}}
     if (
         isinstance(raw, list)
         and isinstance(before, list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import threading
@@ -17,8 +18,8 @@ from dragoman.client.detection import find_known_host
 from dragoman.errors import ConfigError, nearest
 from dragoman.extraction.leaks import TurnMemory
 from dragoman.extraction.trust import PROFILES
-from dragoman.integrations.relay import Asked, Relay, Send
-from dragoman.pipeline.exchange import Backend, Exchange, Sender
+from dragoman.integrations.relay import Asked, EndpointSender, Relay, Send
+from dragoman.pipeline.exchange import Backend, Exchange
 from dragoman.pipeline.report import Report
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.providers.registry import shipped
@@ -30,6 +31,7 @@ from dragoman.wire.codec import Codec
 from dragoman.wire.values import parse
 
 _MOST_ENDPOINTS = 64
+log = logging.getLogger("dragoman.integrations")
 OnReport = Callable[[Report], object]
 
 
@@ -55,7 +57,7 @@ class Repair:
         telemetry: bool = False,
     ) -> None:
         """`profile` says how far calls in text are trusted. `repair_turns` are the times that a model is asked again
-        after a call that cannot be read.
+        after a reply that the program cannot use.
 
         `wire` is for endpoints whose paths do not tell it. `format` is the text format in which a model without native
         calls is asked to write them. `on_report` is called with the report of each exchange when it ends. `telemetry`
@@ -154,23 +156,24 @@ class Repair:
             request = replace(request, options={**request.options, "stream": True})
         report = Report(f"ex_{os.urandom(12).hex()}", wire, request.model)
         redactor = RequestRedactor(_find_secrets(headers))
-        asked = Asked(codec, request, parts.query, self._find_endpoint(wire, url, request.model), redactor)
+        asked = Asked(codec, request, fields, parts.query, self._find_endpoint(wire, url, request.model), redactor)
         end_span = self.spans.start(report) if self.spans is not None else None
 
         def end() -> None:
             if end_span is not None:
                 end_span()
             if self._on_report is not None:
-                self._on_report(report)
+                _tell(self._on_report, report)
 
         return Relay(asked, send, self._open_exchange, report, end)
 
-    def _open_exchange(self, request: Request, sender: Sender, report: Report) -> Exchange:
-        backend = Backend(sender, self._tool_mode, self._profile, self._repair_turns, _Learner(self))
+    def _open_exchange(self, request: Request, sender: EndpointSender, report: Report, *, asks_again: bool) -> Exchange:
+        turns = self._repair_turns if asks_again else 0
+        backend = Backend(sender, self._tool_mode, self._profile, turns, _Learner(self))
         memory: TurnMemory | None = getattr(self._of_thread, "memory", None)
         if memory is None:
             memory = self._of_thread.memory = TurnMemory()
-        return Exchange(request, [backend], report, secret=self._secret, memory=memory)
+        return Exchange(request, [backend], report, secret=self._secret, memory=memory, watch=sender.note)
 
     def _find_endpoint(self, wire: str, url: str, model: str) -> Endpoint:
         """Return what is known of the endpoint at a URL, by its host and its model."""
@@ -219,6 +222,14 @@ class _Learner:
 
     def learned(self, endpoint: Endpoint, fact: Fact) -> None:
         self._repair.learn(endpoint, fact)
+
+
+def _tell(listener: OnReport, report: Report) -> None:
+    try:
+        listener(report)
+    except Exception:
+        # The program that made the request waits for the reply, and not for the report.
+        log.exception("on_report failed for %s", report.id)
 
 
 def _is_meant(wire: str, path: str, headers: Mapping[str, str]) -> bool:

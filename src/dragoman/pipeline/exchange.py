@@ -25,6 +25,7 @@ from dragoman.events import (
     ReplyEnded,
     ReplyFailed,
     ReplyStarted,
+    TextDelta,
     UsageReported,
 )
 from dragoman.extraction import Extraction
@@ -40,6 +41,7 @@ from dragoman.extraction.tool_mode import (
     limit_for,
 )
 from dragoman.pipeline.report import Report
+from dragoman.pipeline.requests import settle_fields
 from dragoman.pipeline.signatures import SIGNED, ReasoningSigner, restore_reasoning
 from dragoman.pipeline.translator import ReplyTranslator, Verdict
 from dragoman.providers import Endpoint, Fact
@@ -123,10 +125,17 @@ class Exchange:
         """The id that the endpoint gave the last reply."""
         self.reply_model = ""
         """The model that the endpoint named in the last reply."""
-        self._request = request
+        self._asked = request
         self._backends = list(backends)
-        self._backend = self._backends.pop(0)
+        self._use(self._backends.pop(0))
         self._delivered = False
+        self._first: Verdict | None = None
+        """The reply before a repair turn, with what the client has not received of it."""
+        self._has_words = False
+        self._is_continued = False
+        """Whether the next words come from another reply than those before."""
+        self.has_fallen_back = False
+        """Whether a repair turn failed, and the reply before it was passed on."""
         self._secret = secret
         self._memory = memory
         self._watch = watch
@@ -136,6 +145,12 @@ class Exchange:
         self._repairs = 0
         self._finder: Tool | None = None
         self._searches = 0
+
+    def _use(self, backend: Backend) -> None:
+        """Ask this endpoint from now on, in its own wire."""
+        self._backend = backend
+        self._request, left_out = settle_fields(self._asked, self.report.wire, self.wire)
+        self.report.add_losses(left_out)
 
     @property
     def wire(self) -> str:
@@ -152,11 +167,17 @@ class Exchange:
                 events += composed
                 break
             translator = self._open_translator(composed, messages)
-            ready, verdict = translator.translate(await self._fetch(composed))
-            self._delivered = self._delivered or bool(ready)
+            try:
+                received = await self._fetch(composed)
+            except Exception as error:
+                received = [self._endure(error)]
+            ready, verdict = translator.translate(received)
+            # A repair turn that fails leaves nothing behind: the client has received nothing yet.
+            self._delivered = self._first is None and (self._delivered or bool(ready))
             ended, messages = self._go_on(verdict, composed, messages)
-            events += ready
-            events += ended
+            if not self.has_fallen_back:
+                events += self._set_apart(ready)
+            events += self._set_apart(ended)
         if self.report.wire in SIGNED:
             signer = ReasoningSigner(self.report.wire)
             events = [each for event in events for each in signer.feed(event)]
@@ -184,16 +205,29 @@ class Exchange:
                 yield composed
                 return
             translator = self._open_translator(composed, messages)
-            async with aclosing(self._send(composed, translator)) as batches:
-                async for batch in batches:
-                    self._delivered = True
-                    yield batch
+            try:
+                async with aclosing(self._send(composed, translator)) as batches:
+                    async for batch in batches:
+                        self._delivered = True
+                        # Nearly all batches follow the first words of their reply.
+                        yield batch if self._has_words and not self._is_continued else self._set_apart(batch)
+            except Exception as error:
+                translator.feed(self._endure(error))
             ended, messages = self._go_on(translator.close(), composed, messages)
             if ended:
-                yield ended
+                yield self._set_apart(ended)
+
+    def _set_apart(self, events: list[Event]) -> list[Event]:
+        """Return events with an empty line before the first words of another reply in the same message."""
+        place = next((place for place, event in enumerate(events) if _is_word(event)), None)
+        if place is None:
+            return events
+        is_first, self._is_continued, self._has_words = self._is_continued, False, True
+        return [*events[:place], TextDelta("\n\n"), *events[place:]] if is_first else events
 
     def _prepare(self, messages: list[Message]) -> ComposedRequest | list[Event]:
         """Return the next request; the end of the reply if there can be none."""
+        self._is_continued = self._has_words
         try:
             composed = self._compose(messages)
         except DragomanError as error:
@@ -205,19 +239,43 @@ class Exchange:
         self, verdict: Verdict, composed: ComposedRequest, messages: list[Message]
     ) -> tuple[list[Event], list[Message] | None]:
         """Return what the client receives now, and the conversation of another request; None if this was the last."""
-        if verdict.failure is not None and not self._delivered and self._try_again(verdict.failure, composed):
-            return [], messages
+        failure = verdict.failure
+        if failure is not None and not self._delivered:
+            if self._first is not None:
+                return self._fall_back(failure.kind), None
+            if self._try_again(failure, composed):
+                return [], messages
         searched = self._search(verdict)
+        turn = verdict.repair if self._repairs < self._backend.repair_turns else None
         self._note(verdict)
         if self._watch is not None:
-            self._watch(composed, verdict)
+            self._watch(composed, verdict if turn is None else replace(verdict, calls=[]))
         if searched:
             return verdict.events, [*messages, *searched]
-        if not verdict.repair or self._repairs >= self._backend.repair_turns or verdict.failure is not None:
+        if turn is None:
+            if self._first is not None and verdict.is_blank:
+                return self._fall_back("the second reply was empty"), None
             return self._end(verdict), None
         self._repairs += 1
-        self.report.repair_turn = verdict.why
-        return verdict.events, [*messages, verdict.message, Message.user(verdict.repair)]
+        self.report.repair_turn = turn.why
+        self._first = replace(verdict, events=turn.held)
+        self._delivered = False
+        return turn.sent, [*messages, *turn.messages]
+
+    def _endure(self, error: Exception) -> ReplyFailed:
+        """Return the failure of a repair turn whose request raised an error. All other errors are raised again."""
+        if self._first is None or self._delivered:
+            raise error
+        return ReplyFailed(Failure("unreachable", type(error).__name__))
+
+    def _fall_back(self, why: str) -> list[Event]:
+        """Return the end of the reply that a repair turn should have corrected, and did not."""
+        assert self._first is not None
+        self.has_fallen_back = True
+        report = self.report
+        report.notes.append(f"{report.repair_turn}; the repair turn failed ({why}), so the first reply was passed on")
+        report.repair_turn = ""
+        return self._end(self._first)
 
     def _open_translator(self, composed: ComposedRequest, messages: list[Message]) -> ReplyTranslator | _Forwarder:
         tools = composed.chosen_mode.tools
@@ -251,7 +309,7 @@ class Exchange:
         if not self._backends or is_final:
             return False
         self.report.retries.append(f"{self.report.model}: {failure.kind}: {failure.message}"[:300])
-        self._backend = self._backends.pop(0)
+        self._use(self._backends.pop(0))
         return True
 
     def _compose(self, messages: list[Message]) -> ComposedRequest:
@@ -403,11 +461,11 @@ class Exchange:
         report.notes += verdict.notes
         self._usage = verdict.usage if self._usage == _NOTHING else add_usage(self._usage, verdict.usage)
         report.usage = self._usage
-        for call in verdict.calls:
-            report.add_call(call)
 
     def _end(self, verdict: Verdict) -> list[Event]:
         report = self.report
+        for call in verdict.calls:
+            report.add_call(call)
         report.stop = verdict.stop
         report.seconds = round(self._clock() - self._began, 4)
         failed: list[Event] = []
@@ -421,8 +479,14 @@ class Exchange:
         return [*verdict.events, *failed, UsageReported(self._usage), ReplyEnded(verdict.stop, verdict.extra)]
 
     def _fail(self, failure: Failure) -> list[Event]:
+        if self._first is not None:
+            return self._fall_back(failure.kind)
         self.report.fail(failure)
         return [ReplyFailed(failure), ReplyEnded("error")]
+
+
+def _is_word(event: Event) -> bool:
+    return isinstance(event, TextDelta) and not event.text.isspace() and event.text != ""
 
 
 class _ChosenTools(Struct, frozen=True):

@@ -119,7 +119,9 @@ class Report(Struct, omit_defaults=True):
     @property
     def is_repaired(self) -> bool:
         """Whether the client received something else than the endpoint sent."""
-        return bool(self.repair_turn) or any([call.channel != "native" or call.repairs for call in self.calls])
+        return bool(self.repair_turn) or any(
+            [call.channel != "native" or call.repairs or call.changes for call in self.calls]
+        )
 
     def shorten(self, most: int = 4096) -> str:
         """Return the report as one line of ASCII, for a header. It is cut to the parts that say what happened."""

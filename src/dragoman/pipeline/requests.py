@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeGuard
 
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.types import JsonObject, Request, Tool
 from dragoman.wire.openai_responses.parts import added_tools
-from dragoman.wire.values import as_dict, as_list
+from dragoman.wire.values import as_dict, as_list, as_text
 
 _LOST: dict[str, tuple[str, ...]] = {
     "openai_chat": ("n", "logprobs", "top_logprobs"),
@@ -25,7 +26,7 @@ def settle_fields(request: Request, wire: str, spoken: str) -> tuple[Request, li
     """Return the request as it is sent to an endpoint that speaks `spoken`, and what was left out of it."""
     own = request.options.get(wire)
     if wire == "openai_responses" != spoken:
-        request = _offer_custom_tools(request)
+        request = offer_custom_tools(request)
         own = request.options.get(wire)
     elif wire == spoken == "openai_responses":
         # The vendor's own default. Without it the client could not refer to the reply.
@@ -43,7 +44,21 @@ def settle_fields(request: Request, wire: str, spoken: str) -> tuple[Request, li
     return replace(request, options={**request.options, wire: kept}), said
 
 
-def _offer_custom_tools(request: Request) -> Request:
+def find_own_tools(request: Request) -> set[str]:
+    """Return the names of the tools that a client offers in the way of its vendor, such as the typed tools of Anthropic
+    and the custom tools of OpenAI. A tool without a name has its type."""
+    lists = [own.get("tools") for own in request.options.values() if isinstance(own, dict)]
+    waiting = [*itertools.chain(*map(as_list, lists)), *added_tools(request.messages)]
+    found: set[str] = set()
+    while waiting:
+        tool = as_dict(waiting.pop())
+        inner = as_dict(tool.get("custom"))
+        found.add(as_text(tool.get("name")) or as_text(inner.get("name")) or as_text(tool.get("type")))
+        waiting += as_list(tool.get("tools"))
+    return found
+
+
+def offer_custom_tools(request: Request) -> Request:
     """Return a request of Responses whose custom tools are functions with one text, as every endpoint knows them."""
     own = as_dict(request.options.get("openai_responses"))
     given = as_list(own.get("tools"))

@@ -9,8 +9,9 @@ the text and the calls. A client runs what it receives, so it never receives hal
 | a call in text that counts | a call |
 | a call in text that does not count, or a suspect | its text, unchanged |
 | a native call | the call, with repaired and coerced arguments |
-| a native call that violates the schema, or of an unknown tool | the call as it came: the client reports it |
-| a native call that cannot be read, or a call that was cut off | a note in the text |
+| a native call that violates the schema | the call as it came: the client reports it |
+| a native call of an unknown tool, or without a required argument | the call as it came, if the model repeats it |
+| a native call that cannot be read, or a call that was cut off | a note in the text, if the model repeats it |
 | a call in text of an unknown tool, or that cannot be read | its text, unchanged |
 """
 
@@ -20,7 +21,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from dragoman.characters import is_blank
 from dragoman.events import (
     ArgumentsDelta,
     CallBroken,
@@ -38,13 +41,16 @@ from dragoman.events import (
     ThinkingDelta,
     UsageReported,
 )
-from dragoman.extraction import Extraction, Extractor, explain_invalid
+from dragoman.extraction import Extraction, Extractor
 from dragoman.extraction.responses import ConversationContext
-from dragoman.extraction.tool_mode import ComposedRequest, find_breach, open_reader
+from dragoman.extraction.tool_mode import ComposedRequest, open_reader
 from dragoman.pipeline.gate import MOST_HELD, TextGate
+from dragoman.pipeline.repairs import RepairTurn, plan_repair
+from dragoman.pipeline.requests import find_own_tools
 from dragoman.replies import fold
 from dragoman.types import Failure, InvalidCall, Message, StopReason, ToolCall, Usage
 from dragoman.wire.registry import ROWS
+from dragoman.wire.values import as_list
 
 _CALLS = (CallEnded, CallBroken, CallRefused)
 _STARTS = (CallStarted, *_CALLS)
@@ -65,13 +71,21 @@ class Verdict(Struct, frozen=True):
     extra: dict[str, Any] = {}
     usage: Usage = Usage()
     failure: Failure | None = None
-    repair: str = ""
-    """A message to the model, if it should be asked again."""
-    why: str = ""
-    """The reason for the repair, for the report."""
+    repair: RepairTurn | None = None
+    """One more request, if the client cannot use the reply."""
     notes: tuple[str, ...] = ()
     received: Sequence[Event] = ()
     """The events of the reply as the endpoint sent them."""
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the client cannot use the reply because it shows nothing."""
+        return (
+            self.repair is not None
+            and not self.calls
+            and not self.extraction.invalid
+            and is_blank(self.extraction.text)
+        )
 
     @property
     def message(self) -> Message:
@@ -113,6 +127,10 @@ class ReplyTranslator:
         """What the parser of the text reported, without previews."""
         self._native: list[Event] = []
         self._tail: list[Event] = []
+        self._own: set[str] = set()
+        """The tools that the client offers in the way of its vendor, once a call names an unknown one."""
+        self._unfit: list[tuple[InvalidCall, ToolCall]] = []
+        """The calls that are passed on as they came, although no client can run them."""
 
     def feed(self, event: Event, /) -> list[Event]:
         if isinstance(event, TextDelta):
@@ -237,7 +255,7 @@ class ReplyTranslator:
         if not self._reader.judge_native(text, thinking, tuple(calls)):
             self._native.clear()
             return None
-        found = self._reader.extraction
+        found = self._accept_own(self._reader.extraction)
         chosen, ends, notes = self._choose(found)
         return ready, self._conclude(events, found, chosen, ends, notes, (end.stop, end.extra, usage))
 
@@ -248,7 +266,7 @@ class ReplyTranslator:
         before = len(self._sent)
         last = self._pass_text(TextDelta(""), self._reader.close())
         del self._sent[before:]
-        found, reply = self._reader.extraction, self._reader.reply
+        found, reply = self._accept_own(self._reader.extraction), self._reader.reply
         if self._failure is not None:
             return self._fail(last)
         calls, ends, notes = self._choose(found)
@@ -267,13 +285,15 @@ class ReplyTranslator:
         end: tuple[StopReason, dict[str, Any], Usage],
     ) -> Verdict:
         stop, extra, usage = end
-        repair, why = self._find_repair(found, calls)
+        repair = None
+        if len(calls) == len(self._unfit) and not self._has_refused:
+            repair = plan_repair(self._composed, received, found, self._unfit, events)
         if calls:
             stop = "tool_calls" if stop in ("end", "stop_sequence", "unknown") else stop
             extra = _without_reason(extra)
         elif self._has_refused and stop == "end":
             stop = "refusal"
-        return Verdict(events, calls, found, stop, extra, usage, None, repair, why, tuple(notes), received)
+        return Verdict(events, calls, found, stop, extra, usage, None, repair, tuple(notes), received)
 
     def _fail(self, last: list[Event]) -> Verdict:
         """A reply that broke off has no calls: nobody knows whether it would have had others."""
@@ -310,6 +330,17 @@ class ReplyTranslator:
                 pieces.append(event.raw)
         return "".join(pieces)
 
+    def _accept_own(self, found: Extraction) -> Extraction:
+        """Return the extraction with the native calls of tools that the client offers in the way of its vendor."""
+        if not any(call.kind == "unknown_tool" for call in found.invalid):
+            return found
+        self._own = find_own_tools(self._composed.request)
+        known = {end.call.id: end.call for end in self._native if isinstance(end, CallEnded) and end.call.complete}
+        own = [call for call in found.invalid if call.kind == "unknown_tool" and call.name in self._own]
+        calls = [known[call.id] for call in own if call.id in known]
+        rest = [call for call in found.invalid if call.id not in {call.id for call in calls}]
+        return replace(found, calls=[*found.calls, *calls], invalid=rest)
+
     def _choose(self, found: Extraction) -> tuple[list[ToolCall], list[Event], list[str]]:
         """Return the calls for the client, the events that end them, and what was left out."""
         choice = self._composed.choice
@@ -326,9 +357,12 @@ class ReplyTranslator:
             received = next((one for one in known if _is_same(one, invalid)), None)
             if invalid.kind in ("bad_arguments", "unknown_tool") and received is not None and received.complete:
                 calls.append(received)
+                if self._is_useless(invalid, received):
+                    self._unfit.append((invalid, received))
             elif invalid.kind == "truncated" or _is_native(invalid):
                 broken.append(invalid)
         calls, left_out = self._obey(calls)
+        self._unfit = [each for each in self._unfit if each[1] in calls]
         notes += left_out
         ends: list[Event] = []
         natives = {end.call.id: end for end in self._native if isinstance(end, CallEnded)}
@@ -339,6 +373,15 @@ class ReplyTranslator:
         ends += [_break(each, started.pop(0) if started else None) for each in broken]
         ends += [CallRefused(end.call, "it is not passed on", end.index) for end in natives.values()]
         return calls, ends, notes
+
+    def _is_useless(self, invalid: InvalidCall, received: ToolCall) -> bool:
+        """Whether no client can run a call. Many clients accept other violations of a schema, such as null."""
+        if invalid.kind == "unknown_tool":
+            # If the client offers tools of its vendor, the name may be one that only the two know.
+            return not self._own
+        tool = self._composed.chosen_mode.tools.find(received.name)
+        required = as_list(tool.parameters.get("required")) if tool is not None else []
+        return any(name not in received.arguments for name in required)
 
     def _obey(self, calls: list[ToolCall]) -> tuple[list[ToolCall], list[str]]:
         """Return the calls that the tool choice of the request allows."""
@@ -354,19 +397,6 @@ class ReplyTranslator:
             notes.append(f"parallel calls are off: left out {', '.join(call.name for call in calls[1:])}")
             calls = calls[:1]
         return calls, notes
-
-    def _find_repair(self, found: Extraction, calls: list[ToolCall]) -> tuple[str, str]:
-        """Return the message to the model if it has to be asked again, and the reason."""
-        if calls or self._has_refused:
-            return "", ""
-        tools = self._composed.chosen_mode.tools
-        unread = [call for call in found.invalid if call.kind in ("malformed", "bad_arguments")]
-        if unread:
-            return "\n\n".join(explain_invalid(call, tools) for call in unread), "a call could not be read"
-        if found.suspects and found.notice:
-            return found.notice, "text looks like a call"
-        breach = find_breach(self._composed, ())
-        return (f"{breach}. Make the call now.", breach) if breach else ("", "")
 
 
 def _pair(sent: list[Event], calls: list[ToolCall]) -> list[Event] | None:

@@ -94,6 +94,19 @@ def _clean(whole: bytes, start: int, end: int, matches: list[re.Match[bytes]]) -
     return bytes(out + whole[place:end])
 
 
+_login = re.compile(r"(?<=:)//[^/?#]*@")
+
+
+def strip_login(url: str) -> str:
+    """Return a URL without the name and the password of its user."""
+    return _login.sub("//", url)
+
+
+def show_address(url: str) -> str:
+    """Return a URL for people: without its user and the secrets of its query."""
+    return RequestRedactor().address(url)
+
+
 class RequestRedactor:
     """Removes the client's own secrets from shown text, in every encoding of a registered secret."""
 
@@ -130,7 +143,7 @@ class RequestRedactor:
 
     def address(self, url: str) -> str:
         """Return a URL without secrets, including those of its query and its user."""
-        plain = re.sub(r"//[^/@]*@", f"//{_HIDDEN}@", url)
+        plain = _login.sub(f"//{_HIDDEN}@", url)
         return self.text(
             _parameter.sub(lambda found: f"{found[1]}={_HIDDEN}" if is_secret_header(found[1]) else found[0], plain)
         )

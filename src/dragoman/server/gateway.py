@@ -18,7 +18,7 @@ from dragoman.characters import escape_message
 from dragoman.client.transport import EXHAUSTED, TransportFault
 from dragoman.errors import DragomanError, UnknownModel
 from dragoman.pipeline.report import Report
-from dragoman.pipeline.requests import find_gap, find_state, settle_fields
+from dragoman.pipeline.requests import find_gap, find_state, offer_custom_tools
 from dragoman.server import models
 from dragoman.server.access import METHODS, Access
 from dragoman.server.answers import StreamAnswer, WholeAnswer, answer_failure
@@ -147,7 +147,9 @@ class Gateway:
             # A missing key, or an incomplete URL: the operator has to fix it, and the client has to know.
             if call.has_begun:
                 raise
-            await answer_failure(call, _codec_of(call.path), Failure("server_error", str(error), 500))
+            unknown = Failure("not_found", str(error), 404, "model_not_found")
+            failure = unknown if isinstance(error, UnknownModel) else Failure("server_error", str(error), 500)
+            await answer_failure(call, _codec_of(call.path), failure)
         except TransportFault as fault:
             # The bytes of an endpoint were passed on, and it failed. The answer to the client ends without its last
             # chunk, like the one of the endpoint.
@@ -273,11 +275,7 @@ class Gateway:
             request = replace(request, options={**request.options, "stream": True})
         router = self.router
         router.look_again()
-        try:
-            chosen = router.choose(request, len(data))
-        except UnknownModel as error:
-            await answer_failure(call, codec, Failure("not_found", str(error), 404, "model_not_found"))
-            return
+        chosen = router.choose(request, len(data))
         if not request.messages and chosen.route.settings.profile != "passthrough":
             if asked.wire == "ollama" and not body.get("messages"):
                 # Its clients load a model in this way before they need it.
@@ -326,10 +324,11 @@ class Gateway:
             return
         betas = call.headers.get(BETAS, "") if codec.name == "anthropic" else ""
         backends = chosen.backends(find_login(call.headers), betas)
-        sent, left_out = settle_fields(request, codec.name, chosen.targets[0].endpoint.wire)
-        report.losses += left_out
-        exchange = self._open_exchange(replace(sent, model=""), backends, report)
-        await self._answer(call, codec, replace(request, tools=sent.tools), exchange)
+        exchange = self._open_exchange(replace(request, model=""), backends, report)
+        if codec.name == "openai_responses":
+            # A call of a custom tool arrives as one, also from an endpoint to which the tool was a function.
+            request = replace(request, tools=offer_custom_tools(request).tools)
+        await self._answer(call, codec, request, exchange)
 
     def _open_exchange(self, request: Request, backends: list[Backend], report: Report, **more: Any) -> Exchange:
         from dragoman.pipeline.exchange import Exchange
@@ -348,12 +347,8 @@ class Gateway:
             return
         nested = body.get("generateContentRequest")
         request = codec.decode_request(nested if isinstance(nested, dict) else body, model=asked.model)
-        try:
-            target = self.router.choose(request, len(data)).targets[0]
-            counted = await target.count(request, asked.wire, find_login(call.headers))
-        except UnknownModel as error:
-            await answer_failure(call, codec, Failure("not_found", str(error), 404, "model_not_found"))
-            return
+        target = self.router.choose(request, len(data)).targets[0]
+        counted = await target.count(request, asked.wire, find_login(call.headers))
         await call.answer_json(200, {field: max(1, counted.tokens)}, _ESTIMATED if counted.is_estimate else {})
 
     async def _answer(self, call: HttpCall, codec: Codec, request: Request, exchange: Exchange) -> None:

@@ -15,7 +15,7 @@ _HELP = {
     "dragoman_calls_total": "Tool calls that were passed on, by channel.",
     "dragoman_repaired_total": "Exchanges whose calls were found in text or repaired.",
     "dragoman_held_calls_total": "Text that was not passed on as a call, by reason.",
-    "dragoman_repair_turns_total": "Requests that were repeated because of a suspect or an unreadable call.",
+    "dragoman_repair_turns_total": "Requests that were repeated because the client could not use the reply.",
     "dragoman_tokens_total": "Tokens that the endpoints reported, by kind.",
     "dragoman_seconds_total": "Seconds from request to end of reply, summed.",
 }

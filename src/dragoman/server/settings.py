@@ -116,7 +116,7 @@ class RouteSettings(Struct, frozen=True, forbid_unknown_fields=True):
     profile: RouteProfile = "compat"
     """How far calls in text are trusted; `passthrough` changes nothing and only observes."""
     repair_turns: int = 1
-    """How often the model is asked again after text that only looks like a call."""
+    """How often the model is asked again after a reply that the client cannot use."""
     background: str | list[str] = []
     """Endpoints for the small models that programs use for titles and summaries."""
     thinking: str | list[str] = []

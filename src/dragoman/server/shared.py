@@ -26,6 +26,7 @@ from dragoman.journal.postgres import ADVISORY_LOCK, describe_url
 from dragoman.providers import Fact, Facts
 from dragoman.providers.endpoint import read_quirks
 from dragoman.providers.provider import from_mapping
+from dragoman.secrets.exchanges import strip_login
 from dragoman.server.access import find_keys_file
 from dragoman.server.ledger import LEASE_SECONDS, Ledger, Operation, SharedPermit, StoreAway, renew
 from dragoman.server.quotas import USAGE_FILE, Quota, Quotas, read_usage
@@ -401,12 +402,12 @@ class SharedFacts:
         store.regularly = self.exchange
 
     def get(self, endpoint_url: str, model: str) -> Fact | None:
-        own, other = self._own.get(endpoint_url, model), self._others.get((endpoint_url, model))
+        own, other = self._own.get(endpoint_url, model), self._others.get((strip_login(endpoint_url), model))
         return other | own if own is not None and other is not None else own or other
 
     def put(self, endpoint_url: str, model: str, fact: Fact) -> None:
         self._own.put(endpoint_url, model, fact)
-        self._learned.put((endpoint_url, model, fact))
+        self._learned.put((strip_login(endpoint_url), model, fact))
 
     def exchange(self, *, at_once: bool = False) -> None:
         """Write what was learned here, and read what was learned elsewhere. The thread of the store calls it often."""

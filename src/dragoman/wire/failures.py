@@ -64,7 +64,7 @@ _BY_STATUS: dict[int, FailureKind] = {
 }
 _STATUS: dict[FailureKind, int] = {
     "rate_limited": 429,
-    "overloaded": 529,
+    "overloaded": 503,
     "unauthorized": 401,
     "bad_request": 400,
     "context_too_long": 400,

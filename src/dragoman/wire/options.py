@@ -225,7 +225,8 @@ def unsupported_options(options: Mapping[str, Any], taken: Iterable[str], wire: 
         if name in known or value is None or value == {} or value is False:
             continue
         if name in WIRES and isinstance(value, Mapping):
-            said = {field: given for field, given in value.items() if given is not None}
+            # A field that is an option of its own is reported as that, if it is lost.
+            said = {field: given for field, given in value.items() if given is not None and field not in options}
             fields = [_name_tools(given) if field == "tools" else field for field, given in said.items()]
             losses += [Loss("dropped", "options", f"{field}, which only {name} knows") for field in fields]
         else:

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any, get_args
+from urllib.parse import quote
 
 import msgspec
 
 from dragoman.args.decoder import is_rounded
 from dragoman.args.loader import Loaded, load
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, UnknownModel
 from dragoman.jsonschema.keywords import same
 from dragoman.media import find_base64_type
 from dragoman.types import (
@@ -125,6 +126,17 @@ _SHOWN_KEY = 60
 
 BROKEN = object()
 """The result of `parse` for text that is not JSON."""
+
+
+_separator = re.compile(r"[/\\]")
+_DOTS = frozenset({".", ".."})
+
+
+def write_model(model: str, *, safe: str = "/:@") -> str:
+    """Return the name of a model as a part of a path. Raises UnknownModel for a name that would lead elsewhere."""
+    if not _DOTS.isdisjoint(_separator.split(model)):
+        raise UnknownModel(model, hint="the name is a part of the address, so it may have no . or .. between slashes")
+    return quote(model, safe=safe)
 
 
 def as_text(value: Any, default: str = "") -> str:

@@ -16,6 +16,7 @@ from dragoman.doctor.probe import (
     works,
 )
 from dragoman.providers import Fact
+from dragoman.secrets.exchanges import show_address
 from dragoman.wire.registry import ROWS
 
 _SHORT = 16
@@ -42,7 +43,10 @@ def judge_reachable(subject: Subject, observation: Observation) -> Judgement:
             f"it does not know {endpoint.model!r}, or the path is wrong",
             f"check the model and the URL; {row}",
         ),
-        "unreachable": (f"no server answers at {endpoint.base_url}", "start the server, or check the URL"),
+        "unreachable": (
+            f"no server answers at {show_address(endpoint.base_url)}",
+            "start the server, or check the URL",
+        ),
         "insecure": ("its certificate is not trusted", "check the URL, or name the file of its CA in SSL_CERT_FILE"),
         "timed_out": ("it did not answer in time", "allow more time for each probe: --seconds N"),
         "rate_limited": ("it currently allows no more requests", "try again later, or check the quota of the key"),

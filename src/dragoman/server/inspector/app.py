@@ -20,7 +20,6 @@ from dragoman.characters import escape_message
 from dragoman.client.transport import Transport
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.pipeline.report import Report
-from dragoman.pipeline.requests import settle_fields
 from dragoman.server.access import Access, is_loopback
 from dragoman.server.asgi import (
     BodyTooLarge,
@@ -403,9 +402,7 @@ class InspectedGateway(Gateway):
                     replace(endpoint, profile=profile), target.settings, None, target.settings.headers
                 )
                 backend = replace(backend, client=client, tool_mode="text")
-            sent, left_out = settle_fields(request, entry.report.wire, target.endpoint.wire)
-            report.losses += left_out
-            sent = replace(sent, model="", options={**sent.options, "stream": False})
+            sent = replace(request, model="", options={**request.options, "stream": False})
             exchange = self._open_exchange(sent, [backend], report)
             await run_until_disconnect(call, _forget(exchange.ask()))
         except DragomanError as error:

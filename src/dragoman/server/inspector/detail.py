@@ -205,10 +205,10 @@ def _show_change(change: Change) -> str:
 
 
 def write_held(held: Sequence[Held]) -> Html:
-    """Return what looks like a call and was not passed on."""
+    """Return the calls that do not fit their tools or do not count, and what only looks like a call."""
     return when(
         held,
-        """<div class="wide"><table class="held"><caption>Not passed on as calls</caption>
+        """<div class="wide"><table class="held"><caption>Faulty, refused or suspect</caption>
 <thead><tr><th scope="col">Kind</th><th scope="col">Tool</th><th scope="col">Why</th></tr></thead>
 <tbody>{rows}</tbody></table></div>""",
         rows=[

@@ -130,7 +130,8 @@ def write_row(entry: Entry, *, is_chosen: bool = False) -> Html:
     """Return one row. The page replaces the row with the same id."""
     report = entry.report
     calls = [call.name for call in report.calls]
-    held = [each.name or "?" for each in (*report.refused, *report.invalid, *report.suspects)]
+    # A name that the client received all the same is not missing: it came again, or as it was.
+    held = [each.name or "?" for each in (*report.refused, *report.invalid, *report.suspects) if each.name not in calls]
     found = ", ".join(calls[:3]) + (f" and {len(calls) - 3} more" if len(calls) > 3 else "")
     missed = ", ".join(held[:3])
     return html(

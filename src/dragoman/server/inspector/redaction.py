@@ -27,7 +27,7 @@ from dragoman.pipeline.report import Report
 from dragoman.providers.prices import Prices
 from dragoman.replies import fold
 from dragoman.secrets import HumanSink, worth_hiding
-from dragoman.secrets.exchanges import RequestRedactor
+from dragoman.secrets.exchanges import show_address
 from dragoman.secrets.fields import is_secret_header
 from dragoman.server.inspector.capture import BEYOND, MOST_OF_A_BODY, Arrival, RawHop, Recording
 from dragoman.server.inspector.store import Entry, Held, Hop, Mark, Sent, Turn, encode_entry
@@ -220,7 +220,7 @@ def _clean_arrival(sink: HumanSink, arrival: Arrival) -> Sent:
 
 
 def _clean_url(sink: HumanSink, url: str) -> str:
-    return sink.text(RequestRedactor().address(url[:2000]))
+    return sink.text(show_address(url[:2000]))
 
 
 def _clean_hop(sink: HumanSink, hop: RawHop) -> Hop:

@@ -76,7 +76,7 @@ class Mark(Struct, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """A call that was not passed on, and the reason."""
+    """A call that does not fit its tool or does not count, and the reason."""
 
     kind: MarkKind
     name: str
@@ -134,21 +134,19 @@ class Entry(Struct, frozen=True):
         report = self.report
         if report.failure:
             return "failed"
+        if report.repair_turn and report.calls:
+            # What was wrong with the first reply is right in the second one.
+            return "repaired"
         if report.refused or report.invalid or report.suspects:
             return "refused"
-        return "repaired" if self.is_repaired else "ok"
-
-    @property
-    def is_repaired(self) -> bool:
-        """Whether a call was found in text, repaired, or changed to fit its schema."""
-        return self.report.is_repaired or any(call.changes for call in self.report.calls)
+        return "repaired" if self.report.is_repaired else "ok"
 
     def fits(self, show: Filter, words: str = "") -> bool:
         """Whether a filter and a search let the entry through."""
         report = self.report
         kinds: dict[Filter, bool] = {
             "all": True,
-            "repaired": self.is_repaired,
+            "repaired": self.report.is_repaired,
             "refused": bool(report.refused or report.invalid or report.suspects),
             "failed": bool(report.failure),
         }

@@ -195,7 +195,9 @@ def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | Non
 
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     """The HTTP status and the body of an error answer."""
-    return status_of(failure), write_error(failure)
+    # This API has a status of its own.
+    is_overloaded = failure.kind == "overloaded" and failure.status is None
+    return 529 if is_overloaded else status_of(failure), write_error(failure)
 
 
 def write_error(failure: Failure) -> JsonObject:

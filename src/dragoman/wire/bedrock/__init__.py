@@ -6,7 +6,6 @@ The path of a request, and not its body, contains the model and whether to strea
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 from dragoman.events import Event
 from dragoman.stage import Stage
@@ -16,7 +15,7 @@ from dragoman.wire.codec import Codec, Draft, Offer, as_object
 from dragoman.wire.eventstream import EventStreamDecoder
 from dragoman.wire.failures import Loss
 from dragoman.wire.history import clean
-from dragoman.wire.values import as_dict, as_text
+from dragoman.wire.values import as_dict, as_text, write_model
 
 
 def _wrap_calls(body: Any) -> JsonObject:
@@ -53,7 +52,7 @@ class Bedrock(Codec):
     # ---- client -------------------------------------------------------------------------------------------------
 
     def endpoint(self, model: str, *, stream: bool = False) -> str:
-        return f"/model/{quote(model, safe='')}/{'converse-stream' if stream else 'converse'}"
+        return f"/model/{write_model(model, safe='')}/{'converse-stream' if stream else 'converse'}"
 
     def _schema_target(self) -> str:
         # Strict tools are a thing of Claude, by the rules of its own API.

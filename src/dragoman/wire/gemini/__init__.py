@@ -14,7 +14,7 @@ from dragoman.wire.codec import Codec, Draft, Offer, Prepared, offer
 from dragoman.wire.failures import Loss
 from dragoman.wire.gemini import client, parts, server
 from dragoman.wire.history import HistoryRules
-from dragoman.wire.values import BROKEN, as_dict, as_text, parse, parse_frame
+from dragoman.wire.values import BROKEN, as_dict, as_text, parse, parse_frame, write_model
 
 
 def wrap_calls(body: Any) -> JsonObject:
@@ -63,7 +63,7 @@ class Gemini(Codec):
     # ---- client -------------------------------------------------------------------------------------------------
 
     def endpoint(self, model: str, *, stream: bool = False) -> str:
-        path = model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
+        path = write_model(model if model.startswith(("models/", "tunedModels/")) else f"models/{model}")
         return f"/{path}:streamGenerateContent?alt=sse" if stream else f"/{path}:generateContent"
 
     def _offer(self, tools: Iterable[Tool]) -> Offer:

@@ -309,10 +309,10 @@ def write_options(request: Request, dialect: Dialect, quirks: Quirks, losses: li
             fields["stream_options"] = {"include_usage": True}
         if quirks.tool_stream and request.tools:
             fields["tool_stream"] = True
-    losses += unsupported_options(options, taken, dialect.wire)
+    own = as_dict(options.get(dialect.wire))
+    losses += unsupported_options(options, taken | own.keys(), dialect.wire)
     if request.tools and quirks.effort_with_tools:
         fields["reasoning_effort"] = _settle_effort(fields.get("reasoning_effort"), quirks.effort_with_tools, losses)
-    own = as_dict(options.get(dialect.wire))
     written = {**fields, **{name: value for name, value in own.items() if name != "tools"}}
     if own.get("stream_options", written) is None:
         del written["stream_options"]

@@ -208,6 +208,9 @@ def read_options(body: JsonObject, wire: str, others: list[Any]) -> dict[str, An
     if isinstance(effort, str):
         options["reasoning"] = {"enabled": False} if effort == "none" else {"effort": effort}
     own = keep_unknown(body, _KNOWN)
+    if wire == "openai_chat" and body.get("top_k") is not None:
+        # It is not documented. A client that sends it knows a server that accepts it.
+        own["top_k"] = body["top_k"]
     given = body.get("tool_choice")
     if given is not None and (not choice or as_dict(given).keys() - _CHOICE_FIELDS):
         # A choice that only this wire knows.
