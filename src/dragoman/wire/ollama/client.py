@@ -62,6 +62,8 @@ def read_usage(body: JsonObject) -> Usage | None:
 def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
     said = as_dict(body).get("error", body)
     message = as_dict(said).get("message", said)
+    if status is None:
+        status = as_count(as_dict(body).get("status_code")) or None
     return fail(message if isinstance(message, str) else "", status=status, body=body, headers=headers)
 
 
