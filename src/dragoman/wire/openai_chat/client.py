@@ -195,7 +195,8 @@ def write_assistant(message: Message, dialect: Dialect, quirks: Quirks) -> JsonO
     refusals, audio = _find_refusals(message, dialect, quirks), _find_audio(message, dialect)
     said = [part for part in message.parts if part not in refusals] if refusals else message.parts
     content: Any = join_texts(said)
-    if own.get("blocks"):
+    has_blocks = own.get("blocks") or (not quirks.standard_fields_only and _has_blocks(said, dialect))
+    if has_blocks:
         content = [block for part in said if (block := _write_answer(part, dialect)) is not None]
     body: JsonObject = {"role": "assistant", "content": content}
     if (refusals or audio) and not content:
@@ -208,7 +209,7 @@ def write_assistant(message: Message, dialect: Dialect, quirks: Quirks) -> JsonO
             body["content"] = None if style == "null" else ""
     if not dialect.thinking_blocks:
         write_reasoning(body, message, dialect.wire, quirks, has_calls=bool(calls))
-    elif not own.get("blocks"):
+    elif not has_blocks:
         write_thinking_blocks(body, message, dialect.wire)
     if calls:
         body["tool_calls"] = calls
@@ -237,6 +238,11 @@ def _find_audio(message: Message, dialect: Dialect) -> JsonObject:
         if isinstance(made.get("id"), str):
             return {"id": made["id"]}
     return {}
+
+
+def _has_blocks(parts: list[Part], dialect: Dialect) -> bool:
+    """Whether a reply of this wire had parts in its content that only the wire understands."""
+    return any([bool(part.extra) and "block" in as_dict(part.extra.get(dialect.wire)) for part in parts])
 
 
 def _write_answer(part: Part, dialect: Dialect) -> JsonObject | None:
@@ -461,13 +467,14 @@ class ChatReader(SseReader):
     def _read_frame(self, content: Any, event: str | None) -> None:
         builder = self._builder
         chunk = as_dict(content)
-        if event == "error" or is_failure(chunk):
+        choices = chunk.get("choices")
+        if event == "error" or chunk.get("error") or (not choices and is_failure(chunk)):
             self._fail(chunk)
             return
         if not builder.started:
             builder.start(chunk.get("model"), chunk.get("id"))
         failed = None
-        for choice in as_list(chunk.get("choices")):
+        for choice in as_list(choices):
             if isinstance(choice, dict) and choice.get("index") in (0, None):
                 self._read_choice(choice)
                 failed = choice if isinstance(choice.get("error"), dict) else failed
@@ -571,6 +578,9 @@ class ChatReader(SseReader):
             self._read_content(as_text(block.get("text")) or as_text(block.get("refusal")))
         elif isinstance(block, dict):
             self._end_reasoning()
+            if self._answered:
+                # The words before it are a part of their own.
+                self._end_text(always=True)
             self._builder.end_part("text", {"block": block})
 
     def _read_reasoning(self, message: JsonObject) -> None:
