@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from tests.tables import each_row
 from tests.wire.test_own_rows import bytes_of
 
 from dragoman.replies import fold, unfold
-from dragoman.types import Image, Reply, Text, Thinking
+from dragoman.types import File, Image, Reply, Text, Thinking
 from dragoman.wire import get, names
 
 # What a wire has no word for; the stop becomes the plain end.
 NO_WORD = {"cohere": {"refusal", "pause"}, "ollama": {"refusal", "pause", "stop_sequence"}}
+_is_file = re.compile(r"\[file[ :][^]]*\]")
 ENDS = {"end", "stop_sequence", "pause", "unknown"}
 
 
@@ -49,11 +51,15 @@ def changes(reply: Reply, wire: str) -> list[str]:
         wanted["stop"] = "end"
     found: list[str] = []
     for got in map(describe, retell(reply, wire)):
-        if got["stop"] in ENDS:
-            got["stop"] = "end"
+        if got["stop"] in ENDS or got["stop"] == reply.stop:
+            # The same, or the word of the wire itself that came back to it.
+            got["stop"] = wanted["stop"]
         if wire == "anthropic" and any(isinstance(part, Image) for part in reply.message.parts):
             # Its model shows no images: words stand for them.
             got["text"] = wanted["text"]
+        if any(isinstance(part, File) for part in reply.message.parts) and _is_file.search(got["text"]):
+            # Words stand for a recording, where a wire has no form for it.
+            got["text"] = _is_file.sub("", got["text"])
         found += [
             f"{name}: {wanted[name]!r} became {got[name]!r}"[:400] for name in wanted if wanted[name] != got[name]
         ]

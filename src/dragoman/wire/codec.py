@@ -22,6 +22,7 @@ from dragoman.types import (
     Message,
     Reply,
     Request,
+    Text,
     Tool,
     ToolCall,
     ToolResult,
@@ -35,6 +36,7 @@ from dragoman.wire.options import WIRES
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.schemas import compile_schema
 from dragoman.wire.values import Ambiguous, as_plain, parse, parse_frame
+from dragoman.wire.writer import stop_of_refusal
 
 if TYPE_CHECKING:
     from dragoman.wire.reader import Reader
@@ -331,6 +333,8 @@ class Codec(ABC):
     path: ClassVar[str] = ""
     """The path after the base URL, if it is constant."""
     reader: ClassVar[type[Reader]]
+    has_refusals: ClassVar[bool] = False
+    """Whether a reply of this wire has a place for a refusal besides the stop reason."""
     framing: ClassVar[type[Stage[bytes, Any]]] = SseDecoder
     is_shared = False
     """Whether nobody changes the values that this codec returns, so that those of equal requests may be the same."""
@@ -477,6 +481,8 @@ class Codec(ABC):
         """Encode a reply to a whole body. `created` is the time in seconds, for wires that send it."""
         if reply.failure is not None:
             return self.encode_failure(reply.failure)[1]
+        if not self.has_refusals and any([type(part) is Text and part.is_refusal for part in reply.message.parts]):
+            reply = replace(reply, stop=stop_of_refusal(reply.stop))
         return self._write_reply(reply, created)
 
     @abstractmethod

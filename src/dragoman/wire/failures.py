@@ -84,7 +84,10 @@ _BY_WORD: tuple[tuple[str, FailureKind], ...] = (
         r"|maximum context",
         "context_too_long",
     ),
-    (r"rate.?limit|throttl|resource.?exhausted|too.?many.?requests|quota", "rate_limited"),
+    (
+        r"rate.?limit|throttl|resource.?exhausted|too.?many.?(concurrent.?)?requests|quota|capacity.?exceeded",
+        "rate_limited",
+    ),
     (r"overloaded|service.?unavailable|unavailable|not.?ready", "overloaded"),
     (r"authenticat|unauthorized|permission|access.?denied|api.?key|billing|unrecognizedclient", "unauthorized"),
     (r"time.?out|timed out|deadline", "timed_out"),
@@ -129,7 +132,9 @@ def classify(status: int | None, code: str, message: str) -> FailureKind:
         return _BY_STATUS[status]
     if status is not None and status >= 500:
         return "server_error"
-    return next((kind for search, kind in _WORDS if search(code or words)), "server_error")
+    # A code of digits is the server's own number: only the message says what it means.
+    telling = words if not code or code.isdigit() else code
+    return next((kind for search, kind in _WORDS if search(telling)), "server_error")
 
 
 def fail(

@@ -83,6 +83,8 @@ def write_completion(reply: Reply, ids: IdRule, created: int) -> JsonObject:
 class MistralWriter(ChunkWriter):
     """A Stage from events to the bytes of Mistral's stream."""
 
+    has_refusals = False
+
     def _write_thinking(self, text: str) -> JsonObject:
         return {"content": [thinking_block(text, {})]}
 
@@ -132,6 +134,7 @@ class Mistral(OpenAIChat):
         " service_tier tool_choice parallel_tool_calls stream",
         message_fields="role name tool_call_id prefix",
     )
+    has_refusals = MistralWriter.has_refusals
     decode_failure = staticmethod(read_failure)
     encode_failure = staticmethod(write_failure)
 

@@ -371,16 +371,30 @@ _CALLS = (ToolCall, InvalidCall)
 
 
 def join_texts(parts: Iterable[Part]) -> str:
-    """Return the text of a message. A line break separates parts that would otherwise run together."""
+    """Return the text of a message. A line break separates parts that would otherwise run together.
+
+    It does not if a provider only cut the text to say something of a piece: where it is from, or a signature.
+    """
     joined = ""
+    runs_on = False
     for part in parts:
+        is_piece = bool(part.extra) and isinstance(part, Text) and _is_piece(part)
         if isinstance(part, Text) and part.text:
-            if not joined:
-                joined = part.text
-                continue
-            apart = not joined[-1].isspace() and not part.text[0].isspace()
+            apart = joined and not (is_piece or runs_on or joined[-1].isspace() or part.text[0].isspace())
             joined += ("\n" if apart else "") + part.text
+        runs_on = is_piece
     return joined
+
+
+def _is_piece(part: Text) -> bool:
+    """Whether a wire marks a piece of a text, so that the text goes on before and behind it."""
+    for own in part.extra.values():
+        fields = as_dict(own)
+        if "citations" in fields or "thoughtSignature" in fields:
+            return True
+        if as_dict(fields.get("block")).get("type") in ("reference", "tool_reference"):
+            return True
+    return False
 
 
 def as_plain(body: Any) -> Any:

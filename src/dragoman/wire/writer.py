@@ -11,8 +11,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, TextDelta, ThinkingDelta, UsageReported
-from dragoman.types import Failure, Reply, Usage
+from msgspec.structs import replace
+
+from dragoman.events import (
+    Event,
+    RefusalDelta,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextDelta,
+    ThinkingDelta,
+    UsageReported,
+)
+from dragoman.types import Failure, Reply, StopReason, Usage
 from dragoman.wire import framing
 from dragoman.wire.aliases import Identifier, IdRule
 from dragoman.wire.event_order import EventOrder, unfold_in_order
@@ -25,6 +36,11 @@ FrameT = TypeVar("FrameT")
 _DELTAS = (TextDelta, ThinkingDelta)
 
 
+def stop_of_refusal(stop: StopReason) -> StopReason:
+    """The stop reason of a reply that refuses, on a wire that has no other word for it."""
+    return "refusal" if stop in ("end", "unknown") else stop
+
+
 _MARK = "\ue000text\ue000"
 """Stands for the text in the pattern of a frame."""
 
@@ -32,6 +48,8 @@ _MARK = "\ue000text\ue000"
 class StreamWriter(ABC, Generic[FrameT]):
     """A stage from events to the bytes of a streamed reply."""
 
+    has_refusals: ClassVar[bool] = False
+    """Whether a refusal has a place of its own; elsewhere only the stop reason tells it from an answer."""
     repeats_frames: ClassVar[bool] = False
     """Whether the frames of two deltas in succession, of the same kind, differ in their text only."""
 
@@ -43,6 +61,7 @@ class StreamWriter(ABC, Generic[FrameT]):
         self._usage = Usage()
         self._started = False
         self._closed = False
+        self._refuses = False
         self._grown: type[Event] | None = None
         """The kind of the last event, if it was a delta and `_pattern` may be used for the next one."""
         self._pattern: tuple[bytes, bytes] | None = None
@@ -60,6 +79,7 @@ class StreamWriter(ABC, Generic[FrameT]):
                     return [before + write(event.text).encode() + after]
             elif self.repeats_frames:
                 self._grown, self._pattern = kind if event.text else None, None
+            self._refuses = self._refuses or kind is RefusalDelta
             return [self._encode(frame) for frame in self._write_part(event)]
         self._grown = None
         return [self._encode(frame) for frame in self._frames_of(event)]
@@ -102,7 +122,10 @@ class StreamWriter(ABC, Generic[FrameT]):
         if isinstance(event, ReplyFailed):
             return frames + self._fail(event.failure)
         if isinstance(event, ReplyEnded):
+            if self._refuses and not self.has_refusals:
+                event = replace(event, stop=stop_of_refusal(event.stop))
             return frames + self._end(event)
+        self._refuses = self._refuses or isinstance(event, RefusalDelta)
         return frames + self._write_part(event)
 
     def _begin(self) -> list[FrameT]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.wire.rules import violations
 
-from dragoman.replies import fold
+from dragoman.replies import fold, unfold
 from dragoman.types import File, Image, Message, Request, Text, Thinking, Tool, ToolCall, ToolResult, Usage
 from dragoman.wire import Quirks, get
 
@@ -102,6 +102,17 @@ def test_images_are_data_and_nothing_else() -> None:
     assert body["messages"][0] == {"role": "user", "content": words, "images": [PIXEL]}
     assert len(report) == 2
     assert get("ollama").decode_request(body).messages[0].parts == [Text(words), Image(None, PIXEL, "image/png")]
+
+
+def test_images_of_a_reply_are_read_and_written() -> None:
+    made = get("ollama").decode_reply(
+        {"message": {"role": "assistant", "content": "See", "images": [PIXEL]}, "done": True, "done_reason": "stop"}
+    )
+    assert made.message.parts == [Text("See"), Image(None, PIXEL, "image/png")]
+    assert get("ollama").encode_reply(made)["message"]["images"] == [PIXEL]
+    writer, reader = get("ollama").event_stream(model="m"), get("ollama").reply_stream()
+    lines = [line for event in unfold(made) for line in writer.feed(event)] + writer.close()
+    assert fold([event for line in lines for event in reader.feed(line)] + reader.close()).message == made.message
 
 
 def test_results_without_ids_find_their_calls() -> None:

@@ -312,6 +312,9 @@ class MessageReader(SseReader):
         elif kind == "message_start":
             message = as_dict(frame.get("message"))
             self._builder.start(message.get("model"), message.get("id"))
+            if not self._opened:
+                # A call out of a program comes complete in the first frame.
+                self._read_content(as_list(message.get("content")))
             self._take_end(message, message.get("usage"))
         elif kind == "message_delta":
             delta = as_dict(frame.get("delta"))
@@ -332,14 +335,17 @@ class MessageReader(SseReader):
             self._builder.fail(Failure("server_error", "the answer holds no message", body=body))
             return
         self._builder.start(body.get("model"), body.get("id"))
-        for entry in [content] if isinstance(content, str) else content:
+        self._read_content([content] if isinstance(content, str) else content)
+        self._take_end(body, body.get("usage"))
+
+    def _read_content(self, content: list[Any]) -> None:
+        for entry in content:
             if isinstance(entry, str):
                 entry = {"type": "text", "text": entry}
             if isinstance(entry, dict):
                 self._open(entry, None, is_whole=True)
                 if self._latest is not None:
                     self._finish(self._latest)
-        self._take_end(body, body.get("usage"))
 
     # ---- blocks -----------------------------------------------------------------------------------------------------
 

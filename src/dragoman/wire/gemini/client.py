@@ -83,9 +83,14 @@ def read_path(path: str) -> list[str | int] | None:
 
 
 class PartialCall:
-    """The arguments of one call in the making. `sound` is False once a piece came that fits nowhere."""
+    """One call in the making. `sound` is False once a piece of its arguments came that fits nowhere."""
 
-    def __init__(self, arguments: Any) -> None:
+    def __init__(self, call: JsonObject) -> None:
+        arguments = call.get("args")
+        self.id, self.name = call.get("id"), call.get("name")
+        self.key = object()
+        self.own: JsonObject = {}
+        self.is_passed = False  # another call began behind it
         copied = parse(show(arguments)) if isinstance(arguments, dict) else {}
         self._root: JsonObject = copied if copied is not BROKEN else {}
         self._growing: dict[str, tuple[Any, str | int, list[str]]] = {}  # texts that will continue, by their path
@@ -504,8 +509,7 @@ class GeminiReader(SseReader):
         self._over = False
         self._own: JsonObject = {}  # what the candidate says beside its content
         self._usage: JsonObject = {}
-        self._pending: PartialCall | None = None
-        self._named: JsonObject = {}  # id, name and signature of the pending call
+        self._pending: list[PartialCall] = []  # the calls in the making, in the order in which they began
 
     def _read_body(self, body: Any) -> None:
         for chunk in body if isinstance(body, list) else [body]:
@@ -612,35 +616,51 @@ class GeminiReader(SseReader):
 
     def _read_call(self, call: JsonObject, own: JsonObject) -> None:
         streams = call.get("partialArgs") is not None or call.get("willContinue") is True
-        continues = self._pending is not None and not call.get("name")
-        if not streams and not continues:
-            self._finish_pending()
-            self._builder.whole_call(call.get("id"), call.get("name"), call.get("args"), own)
-            return
-        if not continues:
-            self._finish_pending()
-            self._pending = PartialCall(call.get("args"))
-            self._named = {"id": call.get("id"), "name": call.get("name"), "own": {}}
-        assert self._pending is not None
-        self._named["own"].update(own)
-        self._pending.add(call.get("partialArgs"))
+        pending = self._find_pending(call)
+        if pending is None:
+            self._pass_by()
+            if not streams:
+                self._builder.whole_call(call.get("id"), call.get("name"), call.get("args"), own)
+                return
+            pending = PartialCall(call)
+            self._pending.append(pending)
+            self._builder.open_call(pending.key, call.get("id"), call.get("name"))
+        pending.own.update(own)
+        pending.add(call.get("partialArgs"))
         if call.get("willContinue") is not True:
-            self._close_pending(complete=True)
+            self._close(pending, complete=True)
+
+    def _find_pending(self, call: JsonObject) -> PartialCall | None:
+        """The call that a piece belongs to: the one with its id, or the last one if the piece names none.
+
+        Before a text of the last one has ended, no other call can begin without an id.
+        """
+        if call.get("id"):
+            return next((each for each in self._pending if each.id == call["id"]), None)
+        last, name = self._pending[-1] if self._pending else None, call.get("name")
+        return last if last is not None and (not name or (name == last.name and last.is_growing)) else None
+
+    def _pass_by(self) -> None:
+        """Another call begins: one that goes by an id may still go on behind it."""
+        for pending in list(self._pending):
+            pending.is_passed = True
+            if not pending.id:
+                self._close(pending, complete=not pending.is_growing)
 
     def _finish_pending(self, *, over: bool = False) -> None:
-        """The model went on to something else, or the reply is over, and the pending call was not said to be done."""
-        if self._pending is not None:
-            self._close_pending(complete=not over and not self._pending.is_growing)
+        """The model went on to something else, or the reply is over, and a pending call was not said to be done."""
+        for pending in list(self._pending):
+            complete = pending.is_passed or not over
+            self._close(pending, complete=complete and not pending.is_growing)
 
-    def _close_pending(self, *, complete: bool) -> None:
-        pending, self._pending = self._pending, None
-        if pending is None:
-            return
+    def _close(self, pending: PartialCall, *, complete: bool) -> None:
+        self._pending.remove(pending)
         arguments: Any = pending.finish()
         if not complete or not pending.sound:
             # An object that is open behind a comma: nobody can take it for all that was meant.
             arguments = show(arguments)[:-1] + ("," if arguments else "")
-        self._builder.whole_call(self._named.get("id"), self._named.get("name"), arguments, self._named.get("own"))
+        self._builder.call_delta(pending.key, arguments=arguments, extra=pending.own)
+        self._builder.close_call(pending.key)
 
     def _settle(self) -> None:
         self._end_part()

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dragoman.events import Event
+from dragoman.media import find_base64_type
 from dragoman.types import (
     Failure,
     File,
@@ -62,6 +63,8 @@ def read_usage(body: JsonObject) -> Usage | None:
 def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
     said = as_dict(body).get("error", body)
     message = as_dict(said).get("message", said)
+    if status is None:
+        status = as_count(as_dict(body).get("status_code")) or None
     return fail(message if isinstance(message, str) else "", status=status, body=body, headers=headers)
 
 
@@ -242,6 +245,9 @@ class OllamaReader(Reader):
         if as_text(message.get("content")):
             self._end_thinking()
             builder.text(message["content"])
+        for data in filter(None, map(as_text, as_list(message.get("images")))):
+            self._end_thinking()
+            builder.part(Image(None, data, find_base64_type(data)))
         for entry in dicts(message.get("tool_calls")):
             self._end_thinking()
             self._read_call(entry)

@@ -8,6 +8,7 @@ from typing import Any
 from dragoman.events import (
     CallEnded,
     Event,
+    PartReceived,
     ReplyEnded,
     TextDelta,
     ThinkingDelta,
@@ -173,6 +174,8 @@ def write_reply(reply: Reply, created: int) -> JsonObject:
     message: JsonObject = {"role": "assistant", "content": content}
     thinking = join_thinking(parts)
     message.update({"thinking": thinking} if thinking else {})
+    images = [part.data for part in parts if isinstance(part, Image) and part.data]
+    message.update({"images": images} if images else {})
     calls = [part for part in parts if isinstance(part, ToolCall)]
     if calls:
         message["tool_calls"] = [_number(call, index) for index, call in enumerate(calls)]
@@ -201,6 +204,8 @@ class LineWriter(StreamWriter[JsonObject]):
         if isinstance(event, CallEnded):
             self._calls += 1
             return [self._line({"content": "", "tool_calls": [_number(event.call, self._calls - 1)]})]
+        if isinstance(event, PartReceived) and isinstance(event.part, Image) and event.part.data:
+            return [self._line({"content": "", "images": [event.part.data]})]
         return []
 
     def write_empty(self) -> bytes:

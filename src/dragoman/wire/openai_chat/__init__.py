@@ -44,6 +44,7 @@ class OpenAIChat(Codec):
     rules = HistoryRules("openai_chat", ids=IdRule(r"(?s).+", 40), keeps_empty_text=True, error_flags=False)
     path = "/chat/completions"
     reader = client.ChatReader
+    has_refusals = server.ChunkWriter.has_refusals
     dialect: ClassVar[client.Dialect] = client.Dialect("openai_chat")
     decode_failure = staticmethod(parts.read_failure)
     encode_failure = staticmethod(parts.write_failure)

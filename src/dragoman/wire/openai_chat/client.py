@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Iterable
 from typing import Any
 
@@ -39,6 +40,8 @@ from dragoman.wire.openai_chat.parts import (
     STOPS,
     Details,
     find_reasoning,
+    identity_of,
+    is_failure,
     name_and_arguments,
     read_block,
     read_failure,
@@ -192,7 +195,8 @@ def write_assistant(message: Message, dialect: Dialect, quirks: Quirks) -> JsonO
     refusals, audio = _find_refusals(message, dialect, quirks), _find_audio(message, dialect)
     said = [part for part in message.parts if part not in refusals] if refusals else message.parts
     content: Any = join_texts(said)
-    if own.get("blocks"):
+    has_blocks = own.get("blocks") or (not quirks.standard_fields_only and _has_blocks(said, dialect))
+    if has_blocks:
         content = [block for part in said if (block := _write_answer(part, dialect)) is not None]
     body: JsonObject = {"role": "assistant", "content": content}
     if (refusals or audio) and not content:
@@ -205,7 +209,7 @@ def write_assistant(message: Message, dialect: Dialect, quirks: Quirks) -> JsonO
             body["content"] = None if style == "null" else ""
     if not dialect.thinking_blocks:
         write_reasoning(body, message, dialect.wire, quirks, has_calls=bool(calls))
-    elif not own.get("blocks"):
+    elif not has_blocks:
         write_thinking_blocks(body, message, dialect.wire)
     if calls:
         body["tool_calls"] = calls
@@ -234,6 +238,11 @@ def _find_audio(message: Message, dialect: Dialect) -> JsonObject:
         if isinstance(made.get("id"), str):
             return {"id": made["id"]}
     return {}
+
+
+def _has_blocks(parts: list[Part], dialect: Dialect) -> bool:
+    """Whether a reply of this wire had parts in its content that only the wire understands."""
+    return any([bool(part.extra) and "block" in as_dict(part.extra.get(dialect.wire)) for part in parts])
 
 
 def _write_answer(part: Part, dialect: Dialect) -> JsonObject | None:
@@ -449,6 +458,7 @@ class ChatReader(SseReader):
         self._annotations: list[Any] = []
         self._audio: JsonObject = {}
         self._images: list[Image] = []
+        self._inputs: dict[int, str | None] = {}  # the ids of the custom calls whose text is open, by index
 
     def _read_body(self, body: JsonObject) -> None:
         self._whole = True
@@ -457,14 +467,17 @@ class ChatReader(SseReader):
     def _read_frame(self, content: Any, event: str | None) -> None:
         builder = self._builder
         chunk = as_dict(content)
-        if event == "error" or chunk.get("error") or chunk.get("object") == "error":
+        choices = chunk.get("choices")
+        if event == "error" or chunk.get("error") or (not choices and is_failure(chunk)):
             self._fail(chunk)
             return
         if not builder.started:
             builder.start(chunk.get("model"), chunk.get("id"))
-        for choice in as_list(chunk.get("choices")):
+        failed = None
+        for choice in as_list(choices):
             if isinstance(choice, dict) and choice.get("index") in (0, None):
                 self._read_choice(choice)
+                failed = choice if isinstance(choice.get("error"), dict) else failed
         if not _SOURCES.isdisjoint(chunk):
             builder.keep({name: chunk[name] for name in _SOURCES if chunk.get(name)})
         usage = read_usage(chunk["usage"]) if "usage" in chunk else None
@@ -472,6 +485,8 @@ class ChatReader(SseReader):
             usage = read_usage(as_dict(chunk["x_groq"]).get("usage"))
         if usage is not None:
             builder.usage(usage)
+        if failed is not None:
+            self._fail(failed)
 
     def _read_choice(self, choice: JsonObject) -> None:
         message = self._find_message(choice)
@@ -480,6 +495,8 @@ class ChatReader(SseReader):
             self._read_content(message["content"])
         else:
             self._read_message(message)
+        if "usage" in choice and (usage := read_usage(choice["usage"])) is not None:
+            self._builder.usage(usage)
         reason = choice.get("finish_reason")
         if reason and isinstance(reason, str):
             self._read_stop(reason, choice)
@@ -551,9 +568,9 @@ class ChatReader(SseReader):
         """One block of a content that is a list: text, or thinking as Mistral gives it."""
         if isinstance(block, str):
             self._read_content(block)
-        elif isinstance(block, dict) and block.get("type") == "thinking":
+        elif isinstance(block, dict) and block.get("type") in ("thinking", "reasoning"):
             text, own = read_thinking_block(block)
-            self._field = "thinking"
+            self._field = own["field"]
             self._builder.thinking(text)
             if "signature" in own:
                 self._end_reasoning(own)
@@ -561,6 +578,9 @@ class ChatReader(SseReader):
             self._read_content(as_text(block.get("text")) or as_text(block.get("refusal")))
         elif isinstance(block, dict):
             self._end_reasoning()
+            if self._answered:
+                # The words before it are a part of their own.
+                self._end_text(always=True)
             self._builder.end_part("text", {"block": block})
 
     def _read_reasoning(self, message: JsonObject) -> None:
@@ -583,21 +603,38 @@ class ChatReader(SseReader):
             self._field = ""
 
     def _read_calls(self, message: JsonObject) -> None:
-        for entry in as_list(message.get("tool_calls")):
+        entries = message.get("tool_calls")
+        for entry in [entries] if isinstance(entries, dict) else as_list(entries):
             if not isinstance(entry, dict):
                 continue
             self._end_reasoning()
             self._end_text()
             name, arguments, own = name_and_arguments(entry)
-            identity = entry.get("id") or entry.get("call_id")
+            identity = identity_of(entry)
             if self._whole:
                 # Each is a call of its own, also where the server gave two of them the same id or index.
                 self._builder.whole_call(identity, name, arguments, own)
-            else:
-                self._builder.call_delta(entry.get("index"), identity, name, arguments, own)
+                continue
+            index = entry.get("index")
+            if own.get("type") == "custom" and isinstance(index, int):
+                arguments = self._write_input(index, identity, arguments["input"])
+            self._builder.call_delta(index, identity, name, arguments, own)
         old = message.get("function_call")
         if isinstance(old, dict) and not self._is_repeated(old, message):
             self._builder.call_delta("function_call", None, old.get("name"), old.get("arguments"))
+
+    def _write_input(self, index: int, identity: str | None, piece: str) -> str:
+        """A piece of the text that a custom tool takes, as a piece of the arguments that hold it."""
+        written = json.dumps(piece)[1:-1]
+        if index in self._inputs and identity in (None, self._inputs[index]):
+            return written
+        self._end_input(index)
+        self._inputs[index] = identity
+        return '{"input":"' + written
+
+    def _end_input(self, index: int) -> None:
+        if index in self._inputs:
+            self._builder.call_delta(index, arguments='"}')
 
     def _is_repeated(self, old: JsonObject, message: JsonObject) -> bool:
         """Whether the old form of a call says once more what stands in `tool_calls`, as some servers do."""
@@ -621,6 +658,9 @@ class ChatReader(SseReader):
     def _settle(self) -> None:
         self._end_reasoning()
         self._end_text()
+        if self._is_finished:
+            for index in self._inputs:
+                self._end_input(index)
         for image in self._images:
             self._builder.part(image)
         if self._audio:

@@ -50,7 +50,18 @@ _STOPS: dict[str, StopReason] = {
     "content_filter": "refusal",
 }
 FINISHES = invert_stops(_STOPS, "stop")
-STOPS: Mapping[str, StopReason] = {**_STOPS, "model_length": "length", "error": "error"}  # the last two are Mistral's
+# Words of other servers of this wire: Mistral, Zhipu, DeepSeek, and gateways that pass on the word of another wire.
+STOPS: Mapping[str, StopReason] = {
+    **_STOPS,
+    **dict.fromkeys(("model_length", "model_context_window_exceeded", "max_tokens"), "length"),
+    "sensitive": "refusal",
+    **dict.fromkeys(("error", "network_error", "insufficient_system_resource"), "error"),
+}
+# Where servers count what came from the cache, if not among the details.
+_CACHED = ("cached_tokens", "prompt_cache_hit_tokens")
+
+
+_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
 def read_usage(value: object) -> Usage | None:
@@ -60,15 +71,13 @@ def read_usage(value: object) -> Usage | None:
     sent, written = as_count(counts.get("prompt_tokens")), as_count(counts.get("completion_tokens"))
     given = as_dict(counts.get("prompt_tokens_details"))
     made = as_dict(counts.get("completion_tokens_details"))
+    cached = as_count(given.get("cached_tokens")) if given else 0
+    if not cached and len(counts) > len(_COUNTS):
+        cached = next((as_count(counts[name]) for name in _CACHED if counts.get(name)), 0)
     if not given and not made:
-        return Usage(sent, written)
-    return Usage(
-        sent,
-        written,
-        as_count(given.get("cached_tokens")),
-        as_count(made.get("reasoning_tokens")),
-        as_count(given.get("cache_write_tokens")),
-    )
+        return Usage(sent, written, cached)
+    reasoned, kept = as_count(made.get("reasoning_tokens")), as_count(given.get("cache_write_tokens"))
+    return Usage(sent, written, cached, reasoned, kept)
 
 
 def write_usage(usage: Usage) -> dict[str, object]:
@@ -99,12 +108,29 @@ TYPES: dict[FailureKind, str] = {
 
 
 TOO_LONG = "This model's maximum context length is exceeded", "maximum context length"
+# MiniMax answers with status 200 and a number of its own.
+_STATUS_OF_BASE_RESP = {1002: 429, 1004: 401, 1008: 402, 1039: 429, 2013: 400, 2049: 401}
+
+
+def is_failure(body: JsonObject) -> bool:
+    """Whether a body or a chunk with status 200 tells of an error."""
+    if body.get("error") or body.get("object") == "error":
+        return True
+    if body.get("choices") is not None:
+        return False
+    if isinstance(body.get("message"), str) and "error" in f"{body.get('type')} {body.get('code')}".lower():
+        return True
+    return bool(as_dict(body.get("base_resp")).get("status_code"))
 
 
 def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
     """What an error body says: `{"error": {...}}`, `{"error": "text"}`, `{"message"}`, `{"detail"}`, or mere text."""
     whole = body[0] if isinstance(body, list) and body else body
     fields = as_dict(whole)
+    if base := as_dict(fields.get("base_resp")):
+        number = as_count(base.get("status_code"))
+        status = status or _STATUS_OF_BASE_RESP.get(number)
+        return fail(base.get("status_msg"), status=status, code=number, body=body, headers=headers)
     error = fields.get("error", whole)
     inner = as_dict(error)
     code = inner.get("code") or inner.get("type")
@@ -347,6 +373,14 @@ def name_and_arguments(entry: JsonObject) -> tuple[Any, Any, JsonObject]:
     return body.get("name"), arguments, own
 
 
+def identity_of(entry: JsonObject) -> str | None:
+    """The id that a server gave a call; some give a number."""
+    given = entry.get("id") or entry.get("call_id")
+    if isinstance(entry.get("id"), int) and not isinstance(entry["id"], bool):
+        given = str(entry["id"])
+    return given if isinstance(given, str) else None
+
+
 def read_call(entry: JsonObject, wire: str, fallback: str) -> ToolCall | InvalidCall:
     """A call of a history, as a client sends it back."""
     name, arguments, own = name_and_arguments(entry)
@@ -367,13 +401,13 @@ def read_call(entry: JsonObject, wire: str, fallback: str) -> ToolCall | Invalid
 # Reasoning on chat completions: four fields in which servers give it, and some want it back.
 
 _FIELDS = ("reasoning_content", "reasoning")
-_ALL_FIELDS = frozenset({*_FIELDS, "reasoning_details"})
+REASONING_FIELDS = frozenset({*_FIELDS, "reasoning_details"})
 _GROWING = ("text", "summary", "data", "signature")
 
 
 def find_reasoning(message: JsonObject) -> tuple[str, str]:
     """The readable reasoning in a message or delta, and the field that it stood in."""
-    if _ALL_FIELDS.isdisjoint(message):
+    if REASONING_FIELDS.isdisjoint(message):
         return "", ""
     for name in _FIELDS:
         value = message.get(name)
@@ -449,6 +483,8 @@ def write_thinking_blocks(body: JsonObject, message: Message, wire: str) -> None
 
 def read_thinking_block(block: JsonObject) -> tuple[str, JsonObject]:
     """The text of such a block, and what only its wire understands of it."""
+    if block.get("type") == "reasoning":
+        return _read_reasoning_block(block)
     inner = block.get("thinking")
     text = inner if isinstance(inner, str) else "".join(as_text(entry.get("text")) for entry in dicts(inner))
     kept = {name: block[name] for name in _THINKING if block.get(name) is not None}
@@ -458,3 +494,11 @@ def read_thinking_block(block: JsonObject) -> tuple[str, JsonObject]:
     elif "thinking" in kept:
         del kept["thinking"]
     return text, {"field": "thinking", **kept}
+
+
+def _read_reasoning_block(block: JsonObject) -> tuple[str, JsonObject]:
+    """The same of a block as Databricks gives it, with the signature in the summary."""
+    entries = list(dicts(block.get("summary")))
+    text = "".join(as_text(entry.get("text")) for entry in entries)
+    signature = "".join(as_text(entry.get("signature")) for entry in entries)
+    return text, {"field": "reasoning", **({"signature": signature} if signature else {})}

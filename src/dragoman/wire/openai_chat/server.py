@@ -38,6 +38,7 @@ from dragoman.wire.aliases import Identifier, IdRule
 from dragoman.wire.event_order import describe_invalid
 from dragoman.wire.openai_chat.parts import (
     FINISHES,
+    REASONING_FIELDS,
     find_reasoning,
     read_call,
     read_content,
@@ -324,7 +325,8 @@ def write_thinking(parts: list[Part], wire: str) -> JsonObject:
     text = join_thinking(thinking)
     own = [as_dict(part.extra.get(wire)) for part in thinking]
     details = [entry for extra in own for entry in as_list(extra.get("details"))]
-    field = next((as_text(extra.get("field")) for extra in own if extra.get("field")), "reasoning_content")
+    # Reasoning that came as a part of the content goes into the field that most clients read.
+    field = next((extra["field"] for extra in own if extra.get("field") in REASONING_FIELDS), "reasoning_content")
     fields: JsonObject = {} if field == "reasoning_details" or not text else {field: text}
     return {**fields, "reasoning_details": details} if details else fields
 
@@ -357,6 +359,7 @@ def _write_sources(extra: dict[str, Any], wire: str) -> JsonObject:
 class ChunkWriter(StreamWriter[JsonObject | str]):
     """A Stage from events to the bytes of a stream of chunks."""
 
+    has_refusals = True
     repeats_frames = True
 
     def __init__(self, wire: str, ids: IdRule, model: str, id: str, created: int, *, include_usage: bool) -> None:
@@ -365,7 +368,6 @@ class ChunkWriter(StreamWriter[JsonObject | str]):
         self._created = created
         self._include_usage = include_usage
         self._calls = 0
-        self._refused = False
 
     def _encode(self, frame: JsonObject | str) -> bytes:
         return framing.encode_sse(None, frame if isinstance(frame, str) else write(frame))
@@ -380,8 +382,7 @@ class ChunkWriter(StreamWriter[JsonObject | str]):
 
     def _write_part(self, event: Event) -> list[JsonObject | str]:
         if isinstance(event, TextDelta):
-            if isinstance(event, RefusalDelta) and self._wire == "openai_chat":
-                self._refused = True
+            if isinstance(event, RefusalDelta) and self.has_refusals:
                 return [self._chunk({"refusal": event.text})] if event.text else []
             return [self._chunk({"content": event.text})] if event.text else []
         if isinstance(event, ThinkingDelta):
@@ -411,7 +412,8 @@ class ChunkWriter(StreamWriter[JsonObject | str]):
 
     def _end(self, event: ReplyEnded) -> list[JsonObject | str]:
         self._closed = True
-        last = self._chunk({}, **_write_finish(event.stop, event.extra, self._wire, refused=self._refused))
+        refused = self._refuses and self.has_refusals
+        last = self._chunk({}, **_write_finish(event.stop, event.extra, self._wire, refused=refused))
         chunks: list[JsonObject | str] = [{**last, **_write_sources(event.extra, self._wire)}]
         if self._include_usage:
             chunks.append({**self._head, "choices": [], "usage": write_usage(self._usage)})

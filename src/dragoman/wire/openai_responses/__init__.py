@@ -58,6 +58,7 @@ class OpenAIResponses(Codec):
     )
     path = "/responses"
     reader = client.ResponsesReader
+    has_refusals = server.ResponseWriter.has_refusals
     decode_failure = staticmethod(parts.read_failure)
     encode_failure = staticmethod(parts.write_failure)
     find_calls = staticmethod(wrap_calls)

@@ -245,6 +245,8 @@ class ResponseWriter(StreamWriter[JsonObject]):
     `tools` are those of the request: calls of a tool that came in a namespace are given back with it.
     """
 
+    has_refusals = True
+
     def __init__(
         self, model: str = "", id: str = "", created: int = 0, tools: Iterable[Tool] = (), *, whole: bool = False
     ) -> None:
