@@ -140,7 +140,7 @@ HINT = re.compile(
 # So does a run that may be one as a whole.
 _WHOLE = re.compile(
     r"""[0-9a-f]{32}(?:-[0-9a-f]{8}-[0-9a-f]{8}|\.[A-Za-z0-9]{16})\Z | [123][A-Za-z0-9]{26}_
-      | [._-]{0,3}(?:[A-Za-z][A-Za-z0-9]{0,14}_){1,3}[A-Za-z0-9]{32}""",
+      | [._-]{0,3}(?:[a-z][a-z0-9]{0,14}_){1,3}[A-Za-z0-9]{32}""",
     re.VERBOSE,
 )
 _GLUED = re.compile(rf"(?<=[._-])(?:{_STRONG})")

@@ -358,11 +358,12 @@ FAMILIES: Final[tuple[tuple[str, str, str, str], ...]] = (
         r"(?:[_-](?:live|prod|test|v\d|sk|pat|key|token|secret))?[_-](?P<body>[A-Za-z0-9]{20,2048})(?![A-Za-z0-9])",
         "mixed",
     ),
-    # Any short prefix, then a random string that is longer than the ids which look like it.
+    # Any short prefix, then a random string that is longer than the ids which look like it. Compilers write names of
+    # functions with capitals before the first sign.
     (
         "api_key",
         "_",
-        rf"(?!{PUBLIC})(?:[a-zA-Z][a-zA-Z0-9]{{0,14}}_){{1,3}}(?P<body>[A-Za-z0-9]{{32,2048}})(?![A-Za-z0-9])",
+        rf"(?!{PUBLIC})(?:[a-z][a-z0-9]{{0,14}}_){{1,3}}(?P<body>[A-Za-z0-9]{{32,2048}})(?![A-Za-z0-9])",
         "mixed",
     ),
 )
