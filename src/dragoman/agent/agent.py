@@ -165,7 +165,6 @@ class Agent(Generic[DepsT]):
         self._given_journal = journal if self.engine is None else self.engine.journal
         self._journal: Journal | None = None
         self._chosen_mode: ToolMode | None = None
-        self._measured: tuple[Toolset, int | None, bool] | None = None
         self._prices = self.connection.prices
         self._clients = ClientPool(self.connection, key, self.endpoint, own)
         for each in self._fallbacks:
@@ -173,6 +172,9 @@ class Agent(Generic[DepsT]):
             self._clients.check(each)
         if self.connection.preload:
             self._preload()
+
+    _measured: tuple[Toolset, int | None, bool] | None = None
+    """The tools and the context window that were measured last, and whether the definitions are large for it."""
 
     def __repr__(self) -> str:
         tools = ", ".join(self.tools.names) or "no tools"

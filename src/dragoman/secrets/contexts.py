@@ -12,6 +12,7 @@ from dragoman.secrets.fields import (
     Weight,
     has_digit_and_letter,
     is_credential,
+    is_dense,
     is_harmless_before,
     is_hex,
     is_placeholder,
@@ -40,7 +41,7 @@ class Value(NamedTuple):
     quoted: bool
 
 
-_QUOTE = re.compile(r"(?:[fFrRbBuU@$L]{0,2})(\\{0,7})([\"'`])")
+_QUOTE = re.compile(r"(?:[fFrRbBuU@$LNE]{0,2})(\\{0,7})([\"'`])")
 _IN_DOUBLE = re.compile(r"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+")
 _IN_SINGLE = re.compile(r"[^'\\\n]*+(?:\\.[^'\\\n]*+)*+")
 _IN_BACKTICK = re.compile(r"[^`\n]*+")
@@ -54,12 +55,12 @@ _BETWEEN = re.compile(r"\s*[,:\]})]|\s+[+;.]")
 
 # A bare value ends at a blank, at a quote, at an escape that stands for one, and before the next `, name=`.
 _BARE = re.compile(
-    r"""[^\s\"'`\\<>,;&|]*+
-        (?:(?:\\(?![nrtbfu\"'\\/])|[,;&|](?![\w.\-\[\]%]{0,64}[=:]|[\s\"'\\]|\Z))[^\s\"'`\\<>,;&|]*+)*+""",
+    r"""[^\s\"'`\\<>,;&|\x1b]*+
+        (?:(?:\\(?![nrtbfu\"'\\/])|[,;&|](?![\w.\-\[\]%]{0,64}[=:]|[\s\"'\\]|\Z))[^\s\"'`\\<>,;&|\x1b]*+)*+""",
     re.VERBOSE,
 )
 # In an environment file and on a command line nothing but a blank ends it.
-_BARE_LITERAL = re.compile(r"[^\s\"'`\\]*+(?:\\(?![nrtbfu\"'\\/])[^\s\"'`\\]*+)*+")
+_BARE_LITERAL = re.compile(r"[^\s\"'`\\\x1b]*+(?:\\(?![nrtbfu\"'\\/])[^\s\"'`\\\x1b]*+)*+")
 _TRAILERS = ",;)}]"
 # None opens what a comma and a semicolon would close.
 _BRACKETS = (("\n", ",;"), ("(", ")"), ("[", "]"), ("{", "}"))
@@ -120,9 +121,9 @@ def _find_quoted(text: str, quote: re.Match[str], stop: int) -> Value | None:
 # What may close the name: a quote (escaped or not), a bracket; then blanks; then what assigns.
 _ASSIGN = re.compile(
     r"""(?P<close>\\{0,7}["'`]\]?|\])?
-        (?:[ \t]{0,48}|\\t|(?:%20){0,2})
-        (?P<sign>=>|:=|\?=|\|=|==?|:(?!:|//)|%3[aAdD]|\\u003[dD]|(?<=[ \t])\|(?=[ \t]))
-        (?:[ \t]{0,48}|(?:%20){0,2})""",
+        (?:\x1b\[[0-9;]{0,16}m[ \t]{0,8}|[ \t]{0,48}|\\t|(?:%20){0,2})
+        (?P<sign>=>|:=|\?=|\|=|==?|:(?!:|//)|%3[aAdD]|\\u003[dD]|(?<=[ \t])\|(?=[ \t])|\$(?:production|sandbox)\$)
+        (?:\x1b\[[0-9;]{0,16}m|[ \t]{0,48}(?:&[\w-]{1,32}[ \t]+|\x1b\[[0-9;]{0,16}m)?|(?:%20){0,2})""",
     re.VERBOSE,
 )
 # `name: type = "value"`, `name string = "value"`.
@@ -138,9 +139,21 @@ _HELD = re.compile(
 )
 _SECTION = re.compile(rf"\]{{1,2}}[ \t]*\n[ \t]*[\"']?{_MEMBER}[\"']?[ \t]{{0,8}}[:=][ \t]{{0,8}}", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d[\d.eE+-]*(?=\s*[,}\]\n]|\s*\Z)")
+# A value alone in the next line, further in than a name could be.
+_NEXT_LINE = re.compile(r"\r?\n[ \t]{1,32}(?=[^\s\"'`\\<>,;&|:]{8,4096}[ \t]*(?:[\r\n]|\Z))")
+_OPENED = re.compile(r"[\"'\\\]]{0,8}[ \t]{0,8}[:=][ \t]{0,8}[\[(]")
+# A list in brackets: its next string, and what is between two.
+_IN_LIST = re.compile(r"[\[(,]\s{0,64}(?=\\{0,7}[\"'])")
+_AFTER_STRING = re.compile(r"\\{0,7}[\"']\s{0,64}")
+_UNION = re.compile(r"[ \t]*\|[ \t]*(?:None|bytes|str|[A-Z][a-z]+\w*[A-Z]\w*)(?![\w:=])")
+_COLUMN = re.compile(r"\t([^\t\n]{5,4096})(?=[\t\r\n]|\Z)")
+# What a password in a sentence has and a word has not.
+_SIGNED = re.compile(
+    r"(?=\D{0,64}\d)(?=[^A-Za-z]{0,64}[A-Za-z])[\w!#$%^&*~+.,:;?@/-]{1,64}[!#$%^&*~+][\w!#$%^&*~+.,:;?@/-]{1,64}\Z"
+)
 _ARGUMENT = re.compile(r"(?:\\{0,7}[\"'`])?[ \t]*,[ \t]*(?=\\{0,7}[\"'`])")
 _CALL = re.compile(r"\([ \t]*(?=[\"'`])")
-_ELEMENT = re.compile(r"(?:[ \t][^<>\n\"]{0,64})?>(?:<!\[CDATA\[)?([^<>\n\"\\]{1,4096}?)(?:\]\]>)?</")
+_ELEMENT = re.compile(r"(?:[ \t][^<>\n]{0,160})?>(?:<!\[CDATA\[)?([^<>\n\"\\]{1,4096}?)(?:\]\]>)?</")
 # A list of properties: `<key>NAME</key>`, and the value in the next element.
 _LISTED = re.compile(r"</key>\s{0,64}<string>([^<>\n\"\\]{1,4096}?)</")
 _FLAG = re.compile(r"(?:[ \t]{1,8}(?!-)(?=\S)|\\{0,7}[\"'],?[ \t]{1,8}(?=\\{0,7}[\"'][^-]))")
@@ -162,13 +175,20 @@ _ENV = re.compile(
     r"(?:export|set|setx|env|ENV|ARG|declare -x|-e|--env|--build-arg|--set|--set-string|--from-literal|[+>$#-])[ \t]+\Z"
 )
 _NETRC = re.compile(r"(?:machine|login|default|account|user)[ \t]+\S+[ \t]+\Z|\A[ \t]*\Z")
-_NETRC_VALUE = re.compile(r"[ \t]+(\S{4,256})[ \t]*(?=\n|\Z|[ \t]macdef|[ \t]machine)")
+_NETRC_VALUE = re.compile(r"[ \t]+(\S{4,256})[ \t]*(?=\n|\Z|[ \t](?:macdef|machine|protocol|port|account)[ \t])")
+# `A temporary password is generated for root@localhost: VALUE`
+_ANNOUNCED = re.compile(r"[ \t]+(?:is|was|for|of)[ \t][^\n:]{1,96}:\s{1,8}(\S{8,128})[ \t]*(?=[\r\n]|\Z)")
+_SETTERS: Final = ("setenv ", "ENV ", "set -x ", "set -gx ", "set -Ux ", "set -lx ")
+_BLANKS = re.compile(r"[ \t]{1,8}")
 
 
 _WORD = re.compile(r"[\w+/.~-]+={0,2}")
 _COMPOUND = re.compile(r"\w[_-]\w|[a-z][A-Z]")
 _SEVERAL = re.compile(r"[,;&|]")
+_COLUMNS = frozenset("\t\n")
+_PATHS = frozenset(":/")
 _OPENS = frozenset("\"'=: ")
+_IN_TAG = frozenset("<:")
 _QUOTES = frozenset("\"'`\\")
 _DIGITS = frozenset("-0123456789")
 _BLOCKS = frozenset("|>")
@@ -206,8 +226,33 @@ def key_spans(view: View, start: int, end: int, stop: int) -> tuple[Span, ...]:
         before = text[max(0, start - 24) : start].split()
         if before and is_harmless_before(before[-1].lower()):
             return ()
-    span = _try_forms(view, Name(start, end, key, weight), stop)
-    return (span,) if span else ()
+    name = Name(start, end, key, weight)
+    span = _try_forms(view, name, stop)
+    if span:
+        return (span,)
+    opened = _OPENED.match(text, end, stop)
+    return tuple(_listed(view, name, opened.end() - 1, stop)) if opened else ()
+
+
+def _listed(view: View, name: Name, at: int, stop: int) -> Iterator[Span]:
+    """`tokens: ["...", "..."]` and `auth=("user", "password")`."""
+    text = view.text
+    is_pair = text[at] == "("
+    if at in view.seen or (is_pair and not name.key.lower().endswith("auth")):
+        return
+    view.seen.add(at)
+    count = 0
+    while opened := _IN_LIST.match(text, at, stop):
+        value = find_value(view, opened.end(), stop)
+        ends = _AFTER_STRING.match(text, value.end, stop) if value and value.quoted else None
+        if value is None or ends is None:
+            return
+        count += 1
+        at = ends.end()
+        weight = Weight.PASSWORD if is_pair else min(name.weight, Weight.SECRET)
+        found = _judge(view, value, name._replace(weight=weight)) if count == 2 or not is_pair else None
+        if found:
+            yield found
 
 
 def in_query(text: str, start: int) -> bool:
@@ -219,6 +264,9 @@ def _try_forms(view: View, name: Name, stop: int) -> Span | None:
     text, end = view.text, name.end
     assigned = _ASSIGN.match(text, end, stop)
     if assigned:
+        near = text[name.start - 1 : name.start]
+        if (near in _PATHS or assigned["sign"] == "|") and _is_no_field(view, name, assigned["sign"]):
+            return None
         return _assigned(view, name, assigned, stop) or _paired(view, name, stop)
     found = _paired(view, name, stop)
     if found:
@@ -226,18 +274,28 @@ def _try_forms(view: View, name: Name, stop: int) -> Span | None:
     section = _SECTION.match(text, end, stop) if name.weight >= Weight.SECRET else None
     if section:
         return _member(view, section.end(), name, stop)
-    typed = _TYPED_BEFORE.match(text, end, stop)
+    before = text[name.start - 1 : name.start]
+    typed = _TYPED_BEFORE.match(text, end, stop) if before not in _IN_TAG else None
     if typed:
         return _judge(view, find_value(view, typed.end(), stop), name)
-    before = text[name.start - 1 : name.start]
     if before == ">":
         return _element(view, _LISTED.match(text, end, stop), name)
-    if before == "<" or (before == ":" and ">" in text[end : end + 64]):
+    if before == "<" or (before == ":" and ">" in text[end : end + 192]):
         return _element(view, _ELEMENT.match(text, end, stop), name)
     if name.key.startswith("-"):
         flag = _FLAG.match(text, end, stop)
         return _judge(view, find_value(view, flag.end(), stop, literal=True), name, literal=True) if flag else None
     return _argument(view, name, stop) or _spoken(view, name, stop)
+
+
+def _is_no_field(view: View, name: Name, sign: str) -> bool:
+    """Whether a name and a sign are a part of a link, of the name of a resource of AWS or of a template."""
+    text, start = view.text, name.start
+    if sign == ":":
+        account = text[start - 13 : start - 1] if text[start - 1 : start] == ":" else ""
+        return text.endswith("://", 0, start) or (len(account) == 12 and account.isdigit())
+    line = view.line_start(start) if sign == "|" else start
+    return text.rfind("{{", line, start) > text.rfind("}}", line, start)
 
 
 def _assigned(view: View, name: Name, assigned: re.Match[str], stop: int) -> Span | None:
@@ -256,6 +314,10 @@ def _assigned(view: View, name: Name, assigned: re.Match[str], stop: int) -> Spa
         held = _HELD.match(text, at, stop)
         if held:
             return _member(view, held.end(), name, stop)
+        broken = _NEXT_LINE.match(text, at, stop)
+        if broken:
+            # In most places a table follows, and not a value: it has to be unlike a word.
+            return _judge(view, find_value(view, broken.end(), stop), name._replace(weight=Weight.SECRET))
     if first in _BLOCKS:
         block = _BLOCK.match(text, at, stop)
         if block:
@@ -267,7 +329,12 @@ def _assigned(view: View, name: Name, assigned: re.Match[str], stop: int) -> Spa
     literal = (
         sign == "=" and not closed and at - name.end == 1 and (name.key[0] == "-" or _is_literal(view, name.start))
     )
-    return _judge(view, find_value(view, at, stop, literal=literal), name, literal=literal, stop=stop)
+    value = find_value(view, at, stop, literal=literal)
+    # In a link within a link `%26` ends a value.
+    ends = text.find("%26", value.start, value.end) if value and sign[0] == "%" else -1
+    if value and ends >= 0:
+        value = value._replace(end=ends)
+    return _judge(view, value, name, literal=literal, stop=stop)
 
 
 def _member(view: View, at: int, name: Name, stop: int) -> Span | None:
@@ -319,7 +386,7 @@ def _argument(view: View, name: Name, stop: int) -> Span | None:
     password = (
         name.weight is Weight.PASSWORD and has_digit_and_letter(inner) and is_secret(name.weight, inner, quoted=True)
     )
-    if is_standalone_secret(inner) or (is_hex(inner) and len(inner) >= 32) or password:
+    if is_standalone_secret(inner) or (is_hex(inner) and len(inner) >= 32) or password or is_dense(inner):
         return Span(value.start, value.end, kind_of(name.key), CONTEXT)
     return None
 
@@ -331,6 +398,17 @@ def _spoken(view: View, name: Name, stop: int) -> Span | None:
         column = _NETRC_VALUE.match(text, name.end, stop)
         if column:
             return _judge(view, Value(column.start(1), column.end(1), quoted=False), name, literal=True)
+    if text.endswith(_SETTERS, 0, name.start):
+        set_to = _BLANKS.match(text, name.end, stop)
+        value = find_value(view, set_to.end(), stop, literal=True) if set_to else None
+        return _judge(view, value, name, literal=True)
+    if text[name.start - 1 : name.start] in _COLUMNS:
+        column = _COLUMN.match(text, name.end, stop)
+        if column:
+            return _judge(view, Value(column.start(1), column.end(1), quoted=False), name)
+    announced = _ANNOUNCED.match(text, name.end, stop) if name.weight is Weight.PASSWORD else None
+    if announced and is_random(announced[1]) and is_secret(name.weight, announced[1], quoted=False):
+        return Span(announced.start(1), announced.end(1), kind_of(name.key), CONTEXT)
     # `pass` alone is a verb more often than a password.
     found = _PROSE.match(text, name.end, stop) if name.key.lower() != "pass" else None
     value = find_value(view, found.end(), stop) if found else None
@@ -341,6 +419,10 @@ def _spoken(view: View, name: Name, stop: int) -> Span | None:
         word = _WORD.match(inner)
         inner = word.group() if word else inner
     size, inner = len(inner), inner[:_JUDGED]
+    if name.weight is Weight.PASSWORD and not value.quoted:
+        signed = _SIGNED.match(text[value.start : min(value.end, value.start + _JUDGED)].rstrip(".,;:!?"))
+        if signed and is_secret(name.weight, signed.group(), quoted=True):
+            return Span(value.start, value.start + signed.end(), kind_of(name.key), CONTEXT)
     known = value.quoted and name.weight is Weight.PASSWORD and is_secret(name.weight, inner, quoted=True)
     compound = name.weight is Weight.SECRET and len(inner) >= 24 and is_random(inner) and _COMPOUND.search(name.key)
     if is_standalone_secret(inner) or known or (compound and not is_placeholder(inner)):
@@ -354,6 +436,8 @@ def _judge(view: View, value: Value | None, name: Name, *, literal: bool = False
     text = view.text
     weight = name.weight
     inner = text[value.start : min(value.end, value.start + _JUDGED)]
+    if not value.quoted and _UNION.match(text, value.end, stop or len(text)):
+        return None
     if not value.quoted and not literal and stop and _MORE_WORDS.match(text, value.end, stop):
         # A sentence follows: the first word has to be unlike a word.
         weight = min(weight, Weight.SECRET)
@@ -526,11 +610,14 @@ _USER = re.compile(
     r"(?P<inner>\\{0,7}[\"'])?(?P<password>(?:[^\s\"'\\]|\\[^nrt\"'\\/u]){3,512})"
 )
 
+_FOREIGN_VALUE = re.compile(r"[ \t\u3000]{0,8}(?:[:=\uff1a]|は|是|为|:)[ \t\u3000]{0,8}[\"'`]?([!#-&(-_a-~]{6,256})")
+_ORACLE = re.compile(r":thin:[\w.$#-]{1,64}/([^\s\"'/@]{4,128})@")
 _SECURE = re.compile(r"[ \t]+(?:-String[ \t]+)?[\"']([^\"'\\\n]{4,256})[\"']")
 _DSN = re.compile(r"(?<![^\s\"'=])[\w.-]{1,48}:([^\s\"'\\@:/]{4,64})\Z")
 _ECHO = re.compile(
     r"echo[ \t]+(?:-[ne]+[ \t]+)?(?P<quote>[\"']?)(?P<value>[^\s\"'\\|]{5,256})(?P=quote)[ \t]*\|[ \t]*"
-    r"(?:sudo[ \t]+-\w*S|(?:sudo[ \t]+)?(?:chpasswd|passwd|kinit|cryptsetup|openssl|gpg))"
+    r"(?:sudo[ \t]+-\w*S|(?:sudo[ \t]+)?(?:chpasswd|passwd|kinit|cryptsetup|openssl|gpg)"
+    r"|[\w.-]{2,16}[ \t][^\n|]{0,160}?--(?:[a-z]{1,16}-)?(?:stdin|with-token)\b)"
 )
 _IDENTIFIED = re.compile(
     r"(?:[ \t]+WITH[ \t]+\S+)?[ \t]+(?:BY|AS)[ \t]+(?:PASSWORD[ \t]+|VALUES[ \t]+)?(?=[\"'])", re.IGNORECASE
@@ -540,8 +627,8 @@ _PGPASS = re.compile(
 )
 _PHRASE = re.compile(
     r"(?:[ \t]+(?:phrase|words?|mnemonic|backup|key|seed)){0,3}(?:\\{0,7}[\"'])?"
-    r"[ \t]{0,8}(?:is|[:=]|->)?[ \t]{0,8}(?:\\{0,7}[\"'])?"
-    r"((?:[a-z]{3,8}[ ,]{1,2}){11,23}[a-z]{3,8})(?![a-z])"
+    r"[ \t]{0,8}(?:is)?[ \t]{0,8}(?:[:=]|->)?\s{0,8}(?:\\{0,7}[\"'])?"
+    r"((?:(?:\d{1,2}[.):] ?)?[a-z]{3,8}[ ,]{1,2}){11,23}(?:\d{1,2}[.):] ?)?[a-z]{3,8})(?![a-z])"
 )
 
 
@@ -597,6 +684,13 @@ def dsn_spans(view: View, position: int, stop: int) -> Iterator[Span]:
         yield Span(found.start(1), found.end(1), "password", CONTEXT)
 
 
+def foreign_spans(view: View, end: int, stop: int) -> Iterator[Span]:
+    """The password behind its name in another language."""
+    found = _FOREIGN_VALUE.match(view.text, end, stop)
+    if found and has_digit_and_letter(found[1]) and is_secret(Weight.PASSWORD, found[1], quoted=False, literal=True):
+        yield Span(found.start(1), found.end(1), "password", CONTEXT)
+
+
 def identified_spans(view: View, end: int, stop: int) -> Iterator[Span]:
     """The password of a statement of SQL: `IDENTIFIED BY '...'`."""
     by = _IDENTIFIED.match(view.text, end, stop)
@@ -609,12 +703,13 @@ def identified_spans(view: View, end: int, stop: int) -> Iterator[Span]:
         yield Span(value.start, value.end, "password", CONTEXT)
 
 
-def pgpass_spans(view: View, position: int, stop: int) -> Iterator[Span]:
-    """The fifth column of a `.pgpass` file, whose port is at `position`."""
+def column_spans(view: View, position: int, stop: int) -> Iterator[Span]:
+    """The fifth column of a `.pgpass` file with its port at `position`, or `:thin:user/password@` of Oracle."""
     text = view.text
-    start = view.line_start(position)
-    found = _PGPASS.match(text, start, stop)
-    if found and is_secret(Weight.SECRET, found[1], quoted=False, literal=True):
+    oracle = _ORACLE.match(text, position, stop)
+    found = oracle or _PGPASS.match(text, view.line_start(position), stop)
+    weight = Weight.PASSWORD if oracle else Weight.SECRET
+    if found and is_secret(weight, found[1], quoted=False, literal=True):
         yield Span(found.start(1), found.end(1), "password", CONTEXT)
 
 

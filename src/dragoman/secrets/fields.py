@@ -46,6 +46,7 @@ _OPENERS = re.compile(
     r"""\$[A-Za-z_{(\[] | \$\d?\Z | %[A-Za-z_]\w*%\Z | %[sdrv]\Z | %\( | \{\{ | \{[A-Za-z_]?[\w.\s|]*\}\Z | <[%\w/ ]
       | \#\{ | @\w+@\Z | @[A-Za-z.]+\( | !(?:vault|secret|ref|sub|env|include|encrypted)\b | `
       | (?:vault|op|ref\+\w+|arn|env|ssm|sops|secretref|keyring|file|urn|gcp-sm|aws-sm|azkv|bws|keyvault|s3|gs):
+      | pk_(?:live|test)_ | pk\.eyJ | phc_ | sb_publishable_ | Ag[A-Z][A-Za-z0-9+/]{100}
       | ENC\[ | ENC\( | CIPHER\{ | \$ANSIBLE_VAULT | \{cipher\} | \{vault\} | AQICA""",
     re.VERBOSE,
 )
@@ -159,7 +160,7 @@ _PASSWORDS: Final = word_set(
     """
     password passwords passwd passwort passphrase passcode pwd pswd passw pw psw userpwd userpass userpassword
     dbpass dbpwd dbpassword rootpass sshpass smtppass ftppass mypass pgpassword pgpass mysqlpwd rediscliauth
-    motdepasse contrasena senha wachtwoord kennwort sqlpassword adminpass adminpwd keypass storepass
+    passe motdepasse contrasena senha wachtwoord kennwort sqlpassword adminpass adminpwd keypass storepass
     psk bindpw presharedkey keypassword storepassword rootpw rootpassword requirepass masterauth masterpass
     """
 )
@@ -205,6 +206,7 @@ _HARMLESS_KEYS: Final = word_set(
     locale lang react list state query data storage lock host known s3 dimension event test by order any press modifier
     sse compound answer business join hash link ref tree parent child section menu route screen tab
     gpg pgp result results response request param parameter header headers output input more limit
+    publishable site socket
     """
 )
 # Words that may follow the telling one: `API_KEY_PROD`, `SECRET_KEY_BASE`, `password_confirmation`, `token2`.
@@ -287,7 +289,8 @@ def is_secret_number(key: str, digits: str, weight: Weight) -> bool:
     words = split_words(key[-80:])
     last = words[-1] if words else ""
     if weight is Weight.SECRET:
-        return digits.isdigit() and len(digits) >= (_SHORTEST_COUNTED if last in _COUNTED else _SHORTEST_NUMBER)
+        shortest = _SHORTEST_COUNTED if last in _COUNTED else _SHORTEST_NUMBER
+        return digits.isdigit() and len(digits) >= shortest and len(set(digits)) > 2
     return len(digits) >= _SHORTEST_NUMBER and (weight is Weight.PASSWORD or last == "pin")
 
 
@@ -342,6 +345,7 @@ _CODE = re.compile(
     r"""[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[;,)]*\Z   # an attribute
       | [\w$.:>-]*+(?<=\w)[(\[]                                            # a call, an index
       | [(\[{|>]                                                            # a collection, a block of YAML
+      | [\w$.]*\)[),;}]                                                     # the end of an expression
       | (?:new|await|return|lambda|async|typeof|not|and|or|if|else|for|in|is)\b
       | [A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z                                     # a constant
       | [*&][A-Za-z_]\w*\Z                                                  # a reference
@@ -350,6 +354,9 @@ _CODE = re.compile(
 )
 # No key or token has one of these; expressions and patterns do.
 _ODD = re.compile(r"[\s{}\[\]<>|\\`\"']|\(\?|[A-Za-z]{3}\(")
+# A generator that draws from all signs gives more different ones than an expression has.
+_SIGNS: Final = frozenset("!#$%&()*+,-./:;<=>?@[]^_{|}~")
+_DENSE: Final = 10
 _PATH = re.compile(r"(?:~|\.{1,2})?/[\w.@-]+(?:/[\w.@-]*)*\Z|[A-Za-z]:\\")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{1,15}://|[\w.+-]+@[\w-]+(?:\.[\w-]+)+\Z")
 _OPERATOR = re.compile(r"[(),;&?!]|=(?!=*\Z)")
@@ -358,6 +365,8 @@ _VERSION = re.compile(r"v?\d+(?:\.\d+)+\Z")
 _FILE = re.compile(
     r"[\w./@-]+\.(?:pem|key|crt|cer|txt|json|ya?ml|toml|ini|cfg|conf|env|p12|pfx|jks|py|js|ts|go|rb|md|html?|php|java|asc|gpg|pub|sh)\Z"
 )
+# Words with a digest behind them, as caches use for their keys.
+_DIGESTED = re.compile(r"(?:[A-Za-z0-9]{1,24}[-_]){1,16}[0-9a-f]{32,128}\Z")
 _VERSIONED: Final = word_set(
     "sha rsa aes hmac hs rs es ps ecdsa ed dsa md oauth utf base gcm cbc argon pbkdf scrypt bcrypt chacha tls ssl v"
 )
@@ -418,8 +427,10 @@ def _is_password(value: str, *, quoted: bool, literal: bool) -> bool:
 
 
 def _is_opaque(value: str) -> bool:
-    if len(value) < _SHORTEST_SECRET or _ODD.search(value):
+    if len(value) < _SHORTEST_SECRET:
         return False
+    if _ODD.search(value):
+        return is_dense(value)
     spelled = value.islower() and not any(map(str.isdigit, value))
     if spelled and (("_" in value and len(value) < 32) or set(split_words(value)) & _PROSE):
         return False
@@ -433,9 +444,15 @@ def _is_opaque(value: str) -> bool:
     return sum(map(str.isdigit, value)) >= 3 and not value.count("-") > 1
 
 
+def is_dense(value: str) -> bool:
+    """Whether a value was drawn from all signs, as the keys that generators of configurations write."""
+    return len(set(value) & _SIGNS) >= _DENSE and _count_kinds(value) == 3
+
+
 def _is_strong(value: str) -> bool:
     if (
         len(value) < _SHORTEST_WEAK
+        or _DIGESTED.match(value)
         or " " in value
         or is_uuid(value)
         or is_hex(value)

@@ -13,15 +13,16 @@ from dragoman.secrets.contexts import (
     authorization_spans,
     basic_spans,
     bearer_spans,
+    column_spans,
     cookie_spans,
     dsn_spans,
     echo_spans,
     find_value,
+    foreign_spans,
     identified_spans,
     in_query,
     key_spans,
     option_spans,
-    pgpass_spans,
     phrase_spans,
     secure_string_spans,
 )
@@ -85,13 +86,15 @@ _RUN: Final = b"a" * _SHORTEST
 
 # What follows a name that is followed by a value: a sign, the word `value`, or something long.
 _FOLLOWS: Final = rb"""(?=
-         [\\"'`\])]{0,9}[ \t]{0,48}(?:[=:|,(>?]|%3|\\u003|\\t)
+         [\\"'`\])]{0,9}[ \t]{0,48}(?:[=:|,(>?]|%3|\\u003|\\t|[\t\x1b$])
        | [\\"',]{0,9}\s{1,64}["'\\]{0,8}(?:[a-z]{0,16}value|content|default)
        | \]{1,2}[ \t]{0,8}\n[ \t]{0,8}["']?(?:value|val|data|secret|raw|plain|text|content|string|payload)
        | </key> | "[ ]\{\s | \\{0,3}["'][^<>\n]{1,48}>
-       | [ \t]{1,8}(?:(?:is|was|are|to|for[ \t]\S{1,32}[ \t]is):?[ \t]+)?(?:["'`(]?[\w+/=.\-]{12}|["'`]\S{4})
+       | [ \t]{1,8}(?:(?:is|was|are|to|for[ \t]\S{1,32}[ \t]is):?[ \t]+)?
+         (?:["'`(]?(?:[\w+/=.\-]{12}|\w{0,24}[!#$%^&*~+]\w)|["'`]\S{4})
        | [ \t]+\*?[a-z_][\w.\[\]]{0,24}[ \t]*:?=
-       | [ \t]+\S+[ \t]*(?:\n|\Z|[ \t]m))"""
+       | [ \t]+\S+[ \t]*(?:\n|\Z|[ \t][mp])
+       | [ \t](?:is|was|for|of)[ \t][^\n:]{1,96}:\s)"""
 # Values that are refused at once: they are the most frequent ones, and none is a secret.
 _REFUSED: Final = rb"""(?!
        ["'\]\\]{0,4}[ \t]{0,8}[=:][ \t]{0,8}["'\\]{0,3}
@@ -158,7 +161,21 @@ _RULES: Final[tuple[tuple[bytes, Rule, bool], ...]] = (
 _WORDS: Final = (*_TELLING.split(), b"sig", b"code=", b"psk", b"bindpw", *(word for word, _, _ in _RULES))
 _PATTERNS: Final[tuple[tuple[re.Pattern[bytes], Rule], ...]] = (
     (OPTION, option_spans),
-    (re.compile(rb":(?:[0-9]{3,5}|\*):[\w.*$-]{1,64}:[\w.@*$-]{1,64}:"), pgpass_spans),
+    # One pattern for two rules: both begin with the same sign, which is found fast.
+    (re.compile(rb":(?=[0-9*t])(?:(?:[0-9]{3,5}|\*):[\w.*$-]{1,64}:[\w.@*$-]{1,64}:|thin:)"), column_spans),
+)
+# Names of passwords that are not written in ASCII, each with a character that most texts do not have. To search a text
+# for one character is many times faster than for a word.
+_FOREIGN: Final = (
+    ("码", "密码"),
+    ("碼", "密碼"),
+    ("令", "口令"),
+    ("ワ", "パスワード"),
+    ("호", "비밀번호"),
+    ("п", "пароль"),
+    ("П", "Пароль"),
+    ("ñ", "contraseña"),
+    ("ñ", "Contraseña"),
 )
 _LONGEST: Final = 200
 
@@ -177,6 +194,7 @@ def find_hits(view: View, first: int, last: int) -> list[Hit]:
         for found in pattern.finditer(low, first, min(len(low), last + _LONGEST)):
             if found.start() < last:
                 hits.append((found.start(), rule, found.start()))
+    hits.extend((at, foreign_spans, end) for at, end in _find_foreign(view, first, last))
     hits.extend(_find_runs(view, first, last))
     hits.sort(key=itemgetter(0))
     return hits
@@ -219,6 +237,19 @@ def _find_words(low: bytes, first: int, last: int) -> Iterator[int]:
         yield from _starts(pattern, low, first, last, min(size, last + _LONGEST))
 
 
+def _find_foreign(view: View, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Where the names of passwords in other languages begin and end that begin from `first` to before `last`."""
+    text = view.text
+    if text.isascii():
+        return
+    for mark, word in _FOREIGN:
+        end = min(len(text), last + len(word) - 1)
+        at = text.find(word, first, end) if text.find(mark, first, end) >= 0 else -1
+        while at >= 0:
+            yield at, at + len(word)
+            at = text.find(word, at + 1, end)
+
+
 def _starts(pattern: re.Pattern[bytes], low: bytes, first: int, last: int, end: int) -> Iterator[int]:
     for found in pattern.finditer(low, first, end):
         if found.start() >= last:
@@ -233,6 +264,7 @@ def first_anchor(view: View, first: int, last: int) -> int:
         found = low.find(word, first, last)
         if found >= 0:
             last = found
+    last = min([last, *(at for at, _ in _find_foreign(view, first, last))])
     found = view.runs.find(_RUN, first, last + _SHORTEST)
     if 0 <= found < last:
         last = found

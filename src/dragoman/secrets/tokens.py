@@ -24,6 +24,7 @@ _ALPHABETS: Final = {
     "hex": "0-9a-fA-F",
     "upper": "A-Z0-9",
     "base32": "A-Z2-7",
+    "aws": "A-Za-z0-9+/",
     "base64": r"A-Za-z0-9+/_\-=",
     "lower": "a-z0-9",
     "digits": "0-9",
@@ -105,7 +106,7 @@ def may_be_token(text: str, start: int, end: int) -> bool:
     if text[start : start + 3] in known or text[start : start + 2] in known:
         return True
     before = text[start - 1] if start else " "
-    if before in "\\%[;~" or (before == ":" and text.startswith("AA", start)):
+    if before in "\\%[;~!" or (before == ":" and text.startswith("AA", start)):
         return True
     if before == "/" and text.endswith("1//", 0, start):
         return True
@@ -113,7 +114,8 @@ def may_be_token(text: str, start: int, end: int) -> bool:
     if run.isalnum():
         # Tokens without a prefix and without signs have lengths of their own.
         return len(run) == 50 or len(run) >= 76
-    return HINT.search(run) is not None
+    # No shorter run is one.
+    return (len(run) >= 34 and _WHOLE.match(run) is not None) or HINT.search(run) is not None
 
 
 @lru_cache(maxsize=1)
@@ -135,6 +137,12 @@ HINT = re.compile(
       | ey[A-Za-z0-9_-]{{8,64}}\.\w | [MNO][\w-]{{22,28}}\.[\w-]{{6}}\. | -us\d | \.atlasv1\. | _mmk""",
     re.VERBOSE,
 )
+# So does a run that may be one as a whole.
+_WHOLE = re.compile(
+    r"""[0-9a-f]{32}(?:-[0-9a-f]{8}-[0-9a-f]{8}|\.[A-Za-z0-9]{16})\Z | [123][A-Za-z0-9]{26}_
+      | [._-]{0,3}(?:[a-z][a-z0-9]{0,14}_){1,3}[A-Za-z0-9]{32}""",
+    re.VERBOSE,
+)
 _GLUED = re.compile(rf"(?<=[._-])(?:{_STRONG})")
 _HIDDEN = re.compile(r"\[redacted:[\w#-]{1,80}\]\Z|\*\[REDACTED\]\Z")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{20}")
@@ -152,7 +160,10 @@ def token_spans(view: View, position: int, stop: int) -> Iterator[Span]:
         start += 1
     found = _match(text, start, end, stop)
     if found is None and text[position - 1 : position] == "~":
-        start = view.skip_escape(view.run_start(position - 1))
+        start = position
+        for _ in range(3):
+            if text[start - 1 : start] == "~":
+                start = view.skip_escape(view.run_start(start - 1))
         found = match_family(text, start, stop, text[start:end])
     glued = None if found else _GLUED.search(text, start, end)
     if glued:
@@ -233,11 +244,11 @@ def _is_wanted(row: Token, body: str) -> bool:
 LONGEST_BLOCK: Final = 65_536
 
 _BEGIN = re.compile(
-    r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+    r"-----BEGIN (?:(?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----"
     r"|Private-Lines: \d{1,3}"
 )
 _END = re.compile(
-    r"-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+    r"-----END (?:(?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----"
     r"|Private-(?:MAC|Hash): [0-9a-f]{8,128}"
 )
 # Between two lines of a key: breaks, escaped breaks, quotes and signs of code, margins of diffs, mails and listings.
@@ -255,7 +266,7 @@ _HEADER = re.compile(
 )
 # Behind the name of a field: its quote and the colon.
 _NAME_ENDS = re.compile(r"\\{0,7}[\"']\s{0,200}:")
-_FULL: Final = 40
+_FULL: Final = 32
 # More than a break between lines, a header and the last line together.
 _MARGIN: Final = 1000
 

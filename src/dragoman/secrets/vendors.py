@@ -85,6 +85,12 @@ _MODELS: Final[tuple[Row, ...]] = (
     ("api_key", "ak_", "<alnum 20+>", "mixed"),
     ("api_key", "sk_", "<alnum 30+>", "mixed"),
     ("letta_key", "sk-let-", "<base64 40+>", "random"),
+    ("cartesia_key", "sk_car_", "<word 20+>", "mixed"),
+    ("llamacloud_key", "llx-", "<alnum 40+>", "random"),
+    ("cursor_key", "crsr_ key_", "<hex 64>", "random"),
+    ("runpod_key", "rpa_", "<upper 30+>(?:<alnum 4+>)?", "random"),
+    ("chutes_key", "cpk_", "<hex 32>\\.<hex 32>\\.<alnum 30+>", "some"),
+    ("friendli_token", "flp_", "<alnum 40+>", "random"),
 )
 
 # How ` PRIVATE`, ` RSA PRIVATE` and so on begin after the first line of a key in base64.
@@ -99,14 +105,21 @@ _PEM_IN_BASE64: Final = (
 )
 
 _CLOUDS: Final[tuple[Row, ...]] = (
-    ("aws_access_key", "AKIA ASIA ABIA ACCA A3T", "<upper 16>(?![A-Za-z0-9])", "some"),
+    (
+        "aws_access_key",
+        "AKIA ASIA ABIA ACCA A3T",
+        "<upper 16>(?:[,: \t]<aws 40>(?![A-Za-z0-9+/=])|(?![A-Za-z0-9]))",
+        "some",
+    ),
     ("aws_access_key", "A3T", "<upper 17>(?![A-Za-z0-9])", "some"),
     ("alibaba_key", "LTAI", "<alnum 12+>", "random"),
+    ("baidu_key", "ALTAK-", "<alnum 20+>(?:/<hex 40>)?", "random"),
     ("tencent_key", "AKID", "<alnum 32+>", "random"),
     ("volcengine_key", "AKLT AKTP", "<alnum 30+>", "random"),
     ("yandex_key", "AQVN", "<word 35+>", "random"),
     ("yandex_token", "t1.", "<word 40+>(?:\\.<word 40+>)?", "random"),
     ("yandex_secret", "YC", "<word 38>(?![A-Za-z0-9_-])", "mixed"),
+    ("yandex_token", "y0_", "<word 50+>", "random"),
     ("gcp_token", "ya29.", "<word 20+>(?:\\.<word 10+>)*", "some"),
     ("google_client_secret", "GOCSPX-", "<word 20+>", "some"),
     ("gcp_hmac_key", "GOOG1E GOOG", "<upper 20+>", "random"),
@@ -136,6 +149,9 @@ _CLOUDS: Final[tuple[Row, ...]] = (
     ("vercel_token", "vcp_ vci_ vca_ vcr_ vck_ vercel_blob_rw_", "<word 24+>", "random"),
     ("netlify_token", "nfp_ nfc_ nfo_ nfu_ nfb_", "<alnum 30+>", "random"),
     ("confluent_secret", "cflt", "<base64 40+>", "random"),
+    ("cockroach_key", "CCDB1_", "<alnum 22>_<alnum 40>", "some"),
+    ("netbird_key", "nbp_", "<alnum 36>", "random"),
+    ("dbt_token", "dbtc_ dbts_ dbtu_", "<word 40+>", "random"),
     ("clickhouse_key", "4b1d", "<alnum 38>(?![A-Za-z0-9])", "mixed"),
     ("dynatrace_token", "dt0c01. dt0s16. dt0s01. dt0s08. dt0s02.", "<upper 24>\\.<upper 50+>", "some"),
     ("openshift_token", "sha256~", "<word 30+>", "random"),
@@ -145,6 +161,13 @@ _CLOUDS: Final[tuple[Row, ...]] = (
     ("one_password_key", "A3-", "<upper 6>-(?:<upper 11>|<upper 6>-<upper 5>)-<upper 5>-<upper 5>-<upper 5>", "some"),
     ("one_password_token", "ops_eyJ", "<base64 80+>", "some"),
     ("bitwarden_token", "0.", "<uuid 36>\\.<alnum 20+>:<base64 20+>", "some"),
+    ("docker_config", "eyJhdXRocyI6 ewogICJhdXRocyI6 ewoJImF1dGhzIj", "<base64 40+>", "some"),
+    (
+        "connection_string",
+        "cG9zdGdyZXM6Ly cG9zdGdyZXNxbDovL bXlzcWw6Ly bW9uZ29kYjovL bW9uZ29kYitzcnY6Ly cmVkaXM6Ly YW1xcDovL",
+        "<base64 20+>",
+        "some",
+    ),
     ("base64_private_key", "LS0tLS1CRUdJTi", f"(?:{'|'.join(_PEM_IN_BASE64)})<base64 40+>", "some"),
 )
 
@@ -180,11 +203,14 @@ _CODE_HOSTS: Final[tuple[Row, ...]] = (
     ("octopus_key", "API-", "<upper 26>(?![A-Za-z0-9])", "random"),
     ("azure_devops_token", "AZDO", "<alnum 20+>", "random"),
     ("artifactory_key", "eyJ2ZXIiOiIyIi", "<dotted 60+>", "some"),
-    ("infisical_token", "st.", "<hex 24>\\.<hex 32>\\.<hex 32>", "some"),
+    ("infisical_token", "st.", "(?:<hex 24>|<uuid 36>)\\.<hex 32>\\.<hex 32>", "some"),
     ("snyk_token", "snyk_uat. snyk_sat.", "<dotted 40+>", "some"),
     ("jenkins_token", "11", "<hex 32>(?![A-Za-z0-9])", "random"),
     ("prefect_key", "pnu_ pnb_", "<alnum 36>", "some"),
     ("readme_key", "rdme_", "<lower 60+>", "some"),
+    ("jsr_token", "jsrp_ jsrd_", "<alnum 36+>", "random"),
+    ("openvsx_token", "ovsxp_ ovsxat_", "<uuid 36>", "some"),
+    ("depot_token", "depot_project_ depot_org_ depot_user_ depot_", "<hex 64>", "some"),
     ("packagist_token", "packagist_uut_ packagist_out_ packagist_ack_", "<hex 60+>", "some"),
 )
 
@@ -266,9 +292,29 @@ _SERVICES: Final[tuple[Row, ...]] = (
     ("api_key", "sk_", "<word 43>(?![A-Za-z0-9_-])", "mixed"),
     ("svix_key", "testsk_ sk_", "<alnum 30+>\\.(?:eu|us|in)", "some"),
     ("rootly_key", "rootly_", "<hex 60+>", "some"),
+    ("adafruit_key", "aio_", "<alnum 28>", "random"),
+    ("axiom_token", "xaat- xapt- xait-", "<uuid 36>", "some"),
+    ("calcom_key", "cal_live_ cal_", "<hex 32>(?![A-Za-z0-9])", "random"),
+    ("censys_key", "censys_", "<alnum 8>_<alnum 24+>", "random"),
+    ("checkly_key", "cu_ sv_", "<hex 32>(?![A-Za-z0-9])", "random"),
+    ("discord_token", "mfa.", "<word 80+>", "random"),
+    ("nostr_key", "nsec1", "<lower 58>(?![A-Za-z0-9])", "some"),
+    ("onfido_key", "api_live. api_sandbox. api_live_us. api_live_ca.", "<word 11>\\.<word 32>", "some"),
+    ("paseto", "v1.local. v2.local. v3.local. v4.local.", "<dotted 60+>", "random"),
+    ("paseto", "v1.public. v2.public. v3.public. v4.public.", "<dotted 60+>", "random"),
+    ("riot_key", "RGAPI-", "<uuid 36>", "some"),
+    ("saml_response", "PHNhbWw PHNhbWx", "<base64 100+>", "some"),
+    ("segment_token", "sgp_", "<alnum 64>", "mixed"),
+    ("telnyx_key", "KEY", "<upper 32>_<alnum 22>", "some"),
+    ("tiktok_token", "act. clt.", "<alnum 40+>", "mixed"),
+    ("trello_token", "ATTA", "<hex 64><alnum 8>", "some"),
+    ("webflow_token", "ws-", "<hex 64>", "random"),
 )
 
 VENDORS: Final[tuple[Row, ...]] = (*_MODELS, *_CLOUDS, *_CODE_HOSTS, *_SERVICES)
+
+# Keys that are made to be published, in web pages for example, and ids of sessions of payment.
+PUBLIC: Final = r"pk_(?:live|test)_|pk\.eyJ|phc_|sb_publishable_|cs_(?:live|test)_"
 
 # Shapes without a prefix of their own: the kind, a part that has to occur, the shape, and what its `body` is like.
 # They are tried where a long run of characters begins; a part of "" means wherever one does.
@@ -296,6 +342,10 @@ FAMILIES: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("azure_client_secret", "~", r"(?P<body>[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34})(?![A-Za-z0-9_~.-])", "any"),
     ("azure_devops_token", "AZDO", r"(?P<body>[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4})(?![A-Za-z0-9])", "any"),
     ("azure_key", "JQQJ99", r"(?P<body>[A-Za-z0-9]{30,60}JQQJ99[A-Za-z0-9]{20,60})(?![A-Za-z0-9])", "mixed"),
+    ("mailgun_key", "-", r"(?P<body>[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8})(?![A-Za-z0-9-])", "random"),
+    ("zhipu_key", ".", r"(?P<body>[0-9a-f]{32}\.[A-Za-z0-9]{16})(?![A-Za-z0-9.])", "mixed"),
+    ("ngrok_token", "_", r"(?P<body>[123][A-Za-z0-9]{26}_[A-Za-z0-9]{20,21})(?![A-Za-z0-9_])", "mixed"),
+    ("salesforce_token", "", r"(?<=00D[A-Za-z0-9]{12}!)(?P<body>[A-Za-z0-9._]{60,200})", "any"),
     ("rapidapi_key", "jsn", r"(?P<body>[A-Za-z0-9]{10}msh[A-Za-z0-9]{15}p1[A-Za-z0-9]{6}jsn[A-Za-z0-9]{12})", "any"),
     ("maxmind_key", "_mmk", r"(?P<body>[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)(?![A-Za-z0-9])", "any"),
     ("telegram_token", "AA", r"(?<=:)(?P<body>AA[A-Za-z0-9_-]{30,40})(?![A-Za-z0-9_-])", "random"),
@@ -304,8 +354,16 @@ FAMILIES: Final[tuple[tuple[str, str, str, str], ...]] = (
     (
         "api_key",
         "",
-        r"(?:[a-z][a-z0-9]{1,14}[_-]){0,3}(?:sk|pat|key|token|secret|apikey|api|live|prod|auth|pw|pass|access|admin|svc)"
+        rf"(?!{PUBLIC})(?:[a-z][a-z0-9]{{1,14}}[_-]){{0,3}}(?:sk|pat|oat|key|token|secret|apikey|api|live|prod|auth|pw|pass|access|admin|svc)"
         r"(?:[_-](?:live|prod|test|v\d|sk|pat|key|token|secret))?[_-](?P<body>[A-Za-z0-9]{20,2048})(?![A-Za-z0-9])",
+        "mixed",
+    ),
+    # Any short prefix, then a random string that is longer than the ids which look like it. Compilers write names of
+    # functions with capitals before the first sign.
+    (
+        "api_key",
+        "_",
+        rf"(?!{PUBLIC})(?:[a-z][a-z0-9]{{0,14}}_){{1,3}}(?P<body>[A-Za-z0-9]{{32,2048}})(?![A-Za-z0-9])",
         "mixed",
     ),
 )
