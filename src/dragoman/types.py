@@ -74,6 +74,8 @@ class Provenance(Struct, frozen=True):
     """The trust level, T5 to T0. `dragoman.extraction` sets it."""
     verdict: str | None = None
     """`allow` or `ask`. `dragoman.extraction` sets it."""
+    why: str = ""
+    """The reason for `ask`."""
 
 
 class ToolCall(Struct, frozen=True, tag="call"):
