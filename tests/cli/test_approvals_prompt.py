@@ -138,6 +138,12 @@ def test_what_an_answer_becomes(line: str | None, given: Approval, monkeypatch: 
     assert desk.kept == []
 
 
+def test_a_question_is_answered_and_denies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(monkeypatch, "?\n", "help\n", "y\n")
+    assert desk.ask() == Approval(True)
+    assert desk.text.count("type one of the letters") == 2
+
+
 def test_always_keeps_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(monkeypatch, "a\n")
     assert desk.ask() == Approval(True, rule="bash(git push*)")

@@ -327,6 +327,8 @@ BROKEN = "import dragoman\n\ndef weather(:\n    pass\n"
         (["go", "-m", "opnai/gpt-4o"], "did you mean 'openai'?"),
         (["go", "-m", "qwen3"], "ollama:qwen3"),
         (["go", "-m", "openai"], "openai:MODEL"),
+        (["go", "-m", "my-model"], "for a server of your own, give its address, too"),
+        (["go", "-m", "custom:m", "--fallback", "openai:x"], "under [keys] in your settings file"),
         (["go", "-m", "custom:m", "--tools", "broken.py"], "broken.py:3: SyntaxError"),
         (["go", "-m", "custom:m", "--tools", "missing.py"], "there is no file of tools"),
         (["go", "-m", "custom:m", "--option", "temprature=1"], "did you mean 'temperature'?"),

@@ -48,7 +48,7 @@ from dragoman.secrets import HumanSink
 from dragoman.tools import gather
 from dragoman.tools.functions import DepsT
 from dragoman.toolset import Toolset
-from dragoman.types import Message, Tool, ToolCall, ToolModeName, Usage
+from dragoman.types import Message, Text, Tool, ToolCall, ToolModeName, Usage
 
 AnswerForm = type[AnswerT] | Mapping[str, Any] | None
 """The form of a structured answer: a type, a JSON Schema, or None for text."""
@@ -490,7 +490,8 @@ class Agent(Generic[DepsT]):
             return None
         # A run without a key sends nothing, so there would be nothing to resume.
         self._clients.get(config.endpoint).check()
-        task = next((message.text for message in reversed(messages) if message.role == "user"), "")
+        said = next((message.parts for message in reversed(messages) if message.role == "user"), [])
+        task = "\n".join(part.text for part in said if isinstance(part, Text))
         model = f"{config.endpoint.provider.name}:{config.endpoint.model}"
         names, given = list(config.tools.names), config.options
         header = Header(

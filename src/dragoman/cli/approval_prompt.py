@@ -333,6 +333,9 @@ _CHOICES: dict[str, Choice] = {
 }
 
 
+_HELP_WORDS = frozenset({"?", "h", "help"})
+
+
 class TypedAnswer(Struct, frozen=True):
     """A typed answer: the choice, and the text after it."""
 
@@ -392,6 +395,11 @@ class TerminalApprover:
             if has_typed_more():
                 discard_typed_input()
                 self._view.force_line("several lines came at once, so they do not count; type the answer", "yellow")
+                continue
+            if line.strip().lower() in _HELP_WORDS:
+                self._view.note(
+                    "type one of the letters; any other text denies the call, and the model is told the text"
+                )
                 continue
             typed = parse_answer(line)
             if typed.choice == "show":

@@ -167,6 +167,10 @@ def _convert(row: Row, kind: type[_Kind], where: str) -> _Kind:
 
 ENTRY_POINTS = "dragoman.providers"
 _TABLES = ("providers", "profiles")
+_SERVER_HINT = (
+    "write provider:model, for example ollama:qwen3 (`dragoman providers` lists the providers); for a server of your "
+    "own, give its address, too: base_url (--base-url)"
+)
 _ADDRESS_HINT = (
     "an address is no model: name the model, and give the address with base_url (--base-url); "
     "`dragoman models ADDRESS` lists its models"
@@ -281,7 +285,7 @@ class Registry(Struct, frozen=True):
         if family.vendor in self.rows and first == name:
             return family.vendor, name
         if (first != name or nearest(name, self.names())) and (family.vendor or not is_family):
-            raise UnknownProvider(first, self.names())
+            raise UnknownProvider(first, self.names(), hint=_SERVER_HINT if first == name else None)
         if not is_family:
             meant = self.suggest_model(name)
             raise UnknownModel(name, [meant] if meant else (), hint=f"write it as {meant}" if meant else None)
