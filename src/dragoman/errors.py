@@ -45,13 +45,13 @@ class DragomanError(Exception):
         return f"{self}\nhint: {self.next_step}" if self.next_step else str(self)
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name most similar to `name`, or None if none is similar enough to be a typing error."""
     known = list(known)
     longer = [each for each in known if len(name) >= 3 and each.startswith(name)]
     if len(longer) == 1:
         return longer[0]
-    found = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     return found[0] if found else None
 
 

@@ -314,6 +314,11 @@ def test_every_command_teaches_with_an_example_and_t_means_tools() -> None:
     assert letters == {"-t": {"--tools"}}
 
 
+def test_the_value_of_each_option_has_a_name_and_not_a_type() -> None:
+    named = [name for name, command in _pages() if "<str>" in command.get_help(typer.Context(command, info_name=name))]
+    assert named == []
+
+
 def test_the_options_of_a_run_are_grouped_and_have_defaults(dragoman: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for width in (40, 80, 120):
         monkeypatch.setenv("COLUMNS", str(width))

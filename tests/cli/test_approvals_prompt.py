@@ -207,6 +207,23 @@ def test_two_words_that_contradict_each_other_are_a_mistake() -> None:
         CommandApprover(["never", "later"])
 
 
+def test_two_questions_at_once_are_asked_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(monkeypatch, "red\n", "y\n")
+    answered: list[str | None] = []
+
+    async def read_later() -> str | None:
+        await asyncio.sleep(0)
+        assert desk.text.count("answer> ") + desk.text.count("n = no") == len(answered) + 1
+        answered.append(await desk.read())
+        return answered[-1]
+
+    async def ask_both() -> list[object]:
+        ask, approve = make_ask_user(desk.view, read_later), TerminalApprover(desk.view, read_line=read_later)
+        return await asyncio.gather(ask("Which?"), approve(REQUEST))
+
+    assert asyncio.run(ask_both()) == ["red", Approval(True)]
+
+
 def test_the_model_asks_a_question_and_a_number_is_one_of_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(monkeypatch, "2\n", "something else\n", None)
     ask = make_ask_user(desk.view, desk.read)

@@ -61,7 +61,9 @@ def add(
     what: Annotated[
         str, typer.Argument(metavar="[MODEL]", help="A name, a file, or owner/name[:file] of the Hugging Face Hub.")
     ] = DEFAULT,
-    name: Annotated[str, typer.Option("--name", help="The name in the store; default: the name of the file.")] = "",
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="The name in the store; default: the name of the file.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Download a model and verify it, or register your own file. An existing model is not downloaded again."""
