@@ -294,10 +294,13 @@ def test_lists_fit_into_the_terminal(dragoman: Any, home: Path, monkeypatch: pyt
 
 def _pages() -> Iterator[tuple[str, Any]]:
     for row in COMMANDS:
-        command = row.load()
-        yield row.name, command
-        for name, inner in getattr(command, "commands", {}).items():
-            yield f"{row.name} {name}", inner
+        yield from _pages_of(row.name, row.load())
+
+
+def _pages_of(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for inner, each in getattr(command, "commands", {}).items():
+        yield from _pages_of(f"{name} {inner}", each)
 
 
 def test_every_command_teaches_with_an_example_and_t_means_tools() -> None:
