@@ -110,6 +110,22 @@ class InvalidCall(Struct, frozen=True, tag="invalid_call"):
     wire_id: str | None = None
     kind: InvalidKind = "malformed"
 
+    # A program that lists calls reads these of every call.
+
+    @property
+    def arguments(self) -> None:
+        """None, because no arguments could be used. `raw` is what the model wrote."""
+
+    @property
+    def repairs(self) -> tuple[str, ...]:
+        """Empty, because nothing was repaired."""
+        return ()
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Empty, because nothing was changed."""
+        return ()
+
 
 class Text(Struct, frozen=True, tag="text"):
     """A part of a message that people read.

@@ -116,6 +116,17 @@ def test_a_single_value_in_the_place_of_a_list_and_a_wrong_type_are_refused() ->
         dragoman.extract(b"<tool_call>")
 
 
+def test_a_program_may_list_every_call_of_a_run_without_asking_whether_it_ran() -> None:
+    @dragoman.tool
+    def look_up(city: str) -> str:
+        return "sunny"
+
+    script = [call("look_up", town="Paris"), call("look_up", city="Paris"), "Sunny."]
+    result = Agent(ScriptedModel(script), tools=[look_up]).run("Is it warm?")
+    assert [(made.name, made.arguments) for made in result.calls] == [("look_up", None), ("look_up", {"city": "Paris"})]
+    assert [(made.repairs, made.changes) for made in result.calls] == [((), ()), ((), ())]
+
+
 def test_the_hint_of_an_error_is_the_exact_one() -> None:
     with pytest.raises(ConfigError) as caught:
         dragoman.Limits(turns=0)
