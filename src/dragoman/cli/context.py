@@ -368,6 +368,9 @@ class AppContext:
         base_url = self.options.base_url
         provider, model = self.registry.split(name, base_url)
         row = self.registry.get(provider.partition("@")[0])
+        if row.name == "custom" and not base_url:
+            # Otherwise a run that is resumed would execute its approved calls before the first request fails.
+            raise ConfigError(f"the address of {quote_value(name)} is missing", hint="give it with --base-url URL")
         if model or row.model or row.group != "local":
             return name
         endpoint = self.registry.resolve(provider, "", base_url=base_url)
