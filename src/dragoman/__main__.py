@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 _PARTS = ("typer", "rich", "prompt_toolkit", "markdown_it")
 _EXTRAS = {
     **dict.fromkeys(("serve", "launch"), ("server",)),
-    **dict.fromkeys(("demo", "model"), ("local",)),
+    **dict.fromkeys(("demo", "local"), ("local",)),
     **dict.fromkeys(("worker", "submit", "status", "cancel"), ("durable",)),
 }
 """The other extra that a command always needs."""

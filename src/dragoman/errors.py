@@ -25,13 +25,15 @@ from dragoman.types import Fault
 
 
 class DragomanError(Exception):
-    """The base class. `hint` is the next step for the reader of the message."""
+    """The base class. `hint` is the next step for the reader of the message; a class has a default for it."""
 
-    hint: ClassVar[str] = ""
+    hint: str = ""
 
     def __init__(self, message: str, *, hint: str | None = None, command_hint: str | None = None) -> None:
         super().__init__(message)
-        self.next_step = self.hint if hint is None else hint
+        if hint is not None:
+            self.hint = hint
+        self.next_step = self.hint
         self.command_hint = self.next_step if command_hint is None else command_hint
         """The next step of somebody who uses the command line, if it is not that of a programmer."""
         if self.next_step:
@@ -43,9 +45,13 @@ class DragomanError(Exception):
         return f"{self}\nhint: {self.next_step}" if self.next_step else str(self)
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name most similar to `name`, or None if none is similar enough to be a typing error."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    known = list(known)
+    longer = [each for each in known if len(name) >= 3 and each.startswith(name)]
+    if len(longer) == 1:
+        return longer[0]
+    found = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     return found[0] if found else None
 
 

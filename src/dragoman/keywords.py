@@ -16,6 +16,14 @@ from dragoman.errors import ConfigError, nearest
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def as_list(name: str, given: Any) -> list[Any]:
+    """Return the values of an argument that is a list. A single text would be read as a list of its characters."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        shown = repr(given) if isinstance(given, str) else "..."
+        raise ConfigError(f"{name} is a list, not {type(given).__name__}", hint=f"give a list: {name}=[{shown}]")
+    return list(given)
+
+
 class UnknownKeyword(ConfigError, TypeError):
     """A function was called with a keyword argument that it does not have."""
 

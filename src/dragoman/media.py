@@ -15,6 +15,8 @@ PDF = "application/pdf"
 COMMON_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The types of images that every model that sees images takes."""
 _ZIP, _OLE = "application/zip", "application/x-ole-storage"
+UNREADABLE = frozenset({UNKNOWN, _ZIP, _OLE})
+"""The types of files of which a model could read nothing."""
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 
 # --------------------------------------------------------------------------------------------------------------------

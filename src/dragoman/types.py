@@ -74,6 +74,8 @@ class Provenance(Struct, frozen=True):
     """The trust level, T5 to T0. `dragoman.extraction` sets it."""
     verdict: str | None = None
     """`allow` or `ask`. `dragoman.extraction` sets it."""
+    why: str = ""
+    """The reason for `ask`."""
 
 
 class ToolCall(Struct, frozen=True, tag="call"):
@@ -107,6 +109,22 @@ class InvalidCall(Struct, frozen=True, tag="invalid_call"):
     extra: dict[str, Any] = field(default_factory=dict)
     wire_id: str | None = None
     kind: InvalidKind = "malformed"
+
+    # A program that lists calls reads these of every call.
+
+    @property
+    def arguments(self) -> None:
+        """None, because no arguments could be used. `raw` is what the model wrote."""
+
+    @property
+    def repairs(self) -> tuple[str, ...]:
+        """Empty, because nothing was repaired."""
+        return ()
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Empty, because nothing was changed."""
+        return ()
 
 
 class Text(Struct, frozen=True, tag="text"):

@@ -88,6 +88,14 @@ def test_a_server_whose_reported_tokens_cannot_hold_the_definitions_is_asked_aga
     assert result.turns == 2, "a reply to a request without the tools does not count"
 
 
+def test_after_a_call_in_text_a_server_that_reports_too_few_tokens_is_not_asked_again() -> None:
+    play = Playbook(search_manual).starts("Where is the valve?").asks(mode="native")
+    play.replies(formats.render([call("search_manual", query="valve")], "hermes"), usage=Usage(14, 5))
+    play.learns(native=False).notices("tools_ignored", "from the next run on").runs("search_manual").answers("page 7")
+    result = play.asks(mode="native").replies("On page 7.", usage=Usage(14, 5)).ends("answered")
+    assert result.text == "On page 7." and result.turns == 2
+
+
 def test_calls_that_a_model_writes_as_text_run_and_are_remembered_and_the_second_reply_changes_the_mode() -> None:
     written = [formats.render([call("weather", city=city)], "hermes") for city in ("Paris", "Rome")]
     play = Playbook(weather).starts("hi").asks(mode="native").replies(written[0])

@@ -93,6 +93,51 @@ def test_what_an_agent_cannot_use_is_refused_before_a_run() -> None:
         assert agent.run("go", options=options).text == "done"
 
 
+def test_a_single_value_in_the_place_of_a_list_and_a_wrong_type_are_refused() -> None:
+    """A single text would be read as a list of its characters, each of which is a model or a rule."""
+    for given, why in (
+        ({"fallbacks": "ollama:x"}, r"fallbacks is a list, not str"),
+        ({"deny": "bash"}, r"deny is a list, not str"),
+        ({"hooks": 3}, r"hooks is a list, not int"),
+        ({"listeners": print}, r"listeners is a list"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            Agent(ScriptedModel([]), **given)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="a journal is a Journal, a path or an address, not int"):
+        Agent(ScriptedModel(["x"]), journal=3).run("hi")  # type: ignore[arg-type]
+    for given, why in (
+        ({"turns": "3"}, "limits.turns must be a whole number, not '3'"),
+        ({"seconds": "3"}, "limits.seconds must be a number, not '3'"),
+        ({"repairs": -1}, "limits.repairs must be at least 0"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            dragoman.Limits(**given)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="not bytes"):
+        dragoman.extract(b"<tool_call>")
+
+
+def test_a_program_may_list_every_call_of_a_run_without_asking_whether_it_ran() -> None:
+    @dragoman.tool
+    def look_up(city: str) -> str:
+        return "sunny"
+
+    script = [call("look_up", town="Paris"), call("look_up", city="Paris"), "Sunny."]
+    result = Agent(ScriptedModel(script), tools=[look_up]).run("Is it warm?")
+    assert [(made.name, made.arguments) for made in result.calls] == [("look_up", None), ("look_up", {"city": "Paris"})]
+    assert [(made.repairs, made.changes) for made in result.calls] == [((), ()), ((), ())]
+
+
+def test_the_hint_of_an_error_is_the_exact_one() -> None:
+    with pytest.raises(ConfigError) as caught:
+        dragoman.Limits(turns=0)
+    assert caught.value.hint == caught.value.next_step == "omit it for the default"
+
+
+def test_a_name_that_was_cut_short_suggests_the_whole_one() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'temperature'"):
+        Agent(ScriptedModel([]), options={"temp": 1})
+
+
 def test_d3_types_reach_the_tools_and_the_result() -> None:
     @dataclass
     class Deps:

@@ -16,6 +16,7 @@ import dragoman
 from dragoman.agent import Agent, Connection, Limits
 from dragoman.agent.journal import RunJournal
 from dragoman.agent.records import encode
+from dragoman.agent.resume import read_header
 from dragoman.errors import ConfigError
 from dragoman.journal import MemoryJournal, SqliteJournal
 from dragoman.journal.journal import Entry
@@ -345,3 +346,9 @@ def test_a_journal_of_the_first_format_is_stamped_when_it_is_written(tmp_path: P
     made.close()
     with contextlib.closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+
+
+def test_the_texts_of_a_task_are_kept_apart_in_the_header() -> None:
+    journal = MemoryJournal()
+    result = Agent(ScriptedModel(["fine"]), journal=journal).run(["Compare", "File a.txt:", "some words"])
+    assert read_header(asyncio.run(journal.read(result.run_id))).task == "Compare\nFile a.txt:\nsome words"

@@ -294,10 +294,13 @@ def test_lists_fit_into_the_terminal(dragoman: Any, home: Path, monkeypatch: pyt
 
 def _pages() -> Iterator[tuple[str, Any]]:
     for row in COMMANDS:
-        command = row.load()
-        yield row.name, command
-        for name, inner in getattr(command, "commands", {}).items():
-            yield f"{row.name} {name}", inner
+        yield from _pages_of(row.name, row.load())
+
+
+def _pages_of(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for inner, each in getattr(command, "commands", {}).items():
+        yield from _pages_of(f"{name} {inner}", each)
 
 
 def test_every_command_teaches_with_an_example_and_t_means_tools() -> None:
@@ -312,6 +315,11 @@ def test_every_command_teaches_with_an_example_and_t_means_tools() -> None:
                 if each == "-t":
                     letters.setdefault(each, set()).update(each for each in parameter.opts if each.startswith("--"))
     assert letters == {"-t": {"--tools"}}
+
+
+def test_the_value_of_each_option_has_a_name_and_not_a_type() -> None:
+    named = [name for name, command in _pages() if "<str>" in command.get_help(typer.Context(command, info_name=name))]
+    assert named == []
 
 
 def test_the_options_of_a_run_are_grouped_and_have_defaults(dragoman: Any, monkeypatch: pytest.MonkeyPatch) -> None:

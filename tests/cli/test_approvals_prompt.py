@@ -138,6 +138,12 @@ def test_what_an_answer_becomes(line: str | None, given: Approval, monkeypatch: 
     assert desk.kept == []
 
 
+def test_a_question_is_answered_and_denies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(monkeypatch, "?\n", "help\n", "y\n")
+    assert desk.ask() == Approval(True)
+    assert desk.text.count("type one of the letters") == 2
+
+
 def test_always_keeps_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(monkeypatch, "a\n")
     assert desk.ask() == Approval(True, rule="bash(git push*)")
@@ -199,6 +205,23 @@ def test_where_nobody_is_there_and_nothing_can_wait_the_denial_says_how_to_allow
 def test_two_words_that_contradict_each_other_are_a_mistake() -> None:
     with pytest.raises(ConfigError, match="both later and never"):
         CommandApprover(["never", "later"])
+
+
+def test_two_questions_at_once_are_asked_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(monkeypatch, "red\n", "y\n")
+    answered: list[str | None] = []
+
+    async def read_later() -> str | None:
+        await asyncio.sleep(0)
+        assert desk.text.count("answer> ") + desk.text.count("n = no") == len(answered) + 1
+        answered.append(await desk.read())
+        return answered[-1]
+
+    async def ask_both() -> list[object]:
+        ask, approve = make_ask_user(desk.view, read_later), TerminalApprover(desk.view, read_line=read_later)
+        return await asyncio.gather(ask("Which?"), approve(REQUEST))
+
+    assert asyncio.run(ask_both()) == ["red", Approval(True)]
 
 
 def test_the_model_asks_a_question_and_a_number_is_one_of_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.commands import Desk
 
+from dragoman.cli.app import run
 from dragoman.testing import Upstream, call
 from dragoman.types import File, Image, Text
 
@@ -73,6 +75,33 @@ def test_files_texts_and_standard_input_go_with_the_task(dragoman: Any, home: Pa
     ]
     assert image == [Text("What is it?"), Text("Image standard input:"), picture]
     assert text == [Text("Sum up"), Text("File standard input:\n```\nsome words\n```")]
+
+
+def test_a_kind_of_file_that_few_models_take_is_sent_with_a_warning(dragoman: Any, home: Path) -> None:
+    (home / "all.zip").write_bytes(b"PK\x03\x04aaaa")
+    (home / "photo.heic").write_bytes(b"\0\0\0\x18ftypheic0000")
+    with Upstream(["fine"]) as upstream:
+        done = dragoman("run", "Look", *at(upstream), "-a", "all.zip", "-a", "photo.heic", "-a", "photo.png")
+    assert done.code == 0
+    assert "8 bytes]; few models take application/zip: send it as text or PDF\n" in done.err
+    assert "16 bytes]; few models take image/heic: send it as PNG or JPEG\n" in done.err
+    assert "1 kB]\n" in done.err
+
+
+def test_a_pipe_that_nobody_reads_is_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"a change\n")
+    os.close(writer)
+    with Upstream(["fine"] * 3) as upstream, open(reader, encoding="utf-8") as pipe:
+        monkeypatch.setattr("sys.stdin", pipe)
+        told = []
+        for words in ((), ("--quiet",), ("-",)):
+            assert run(["run", "Review this", *words, *at(upstream)]) == 0
+            told.append("standard input was not read" in capsys.readouterr().err)
+    assert told == [True, False, False]
+    assert upstream.requests[-1].messages[-1].parts == [Text("Review this\n\na change")]
 
 
 def test_the_first_message_of_a_chat_has_the_attachments(tmp_path: Path) -> None:

@@ -233,3 +233,11 @@ def test_misuse_of_a_batch_is_told(desk: Desk, dragoman: Command, monkeypatch: p
         assert "secret" not in done.err
     assert "no engine is given" in dragoman("batch", "tasks.jsonl", "--agent", "clerk").err
     assert (desk.folder / "other.txt").read_text(encoding="utf-8") == "not a result\n"
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_a_step_that_a_batch_can_take(desk: Desk) -> None:
+    tasks = write_tasks(desk, ["one"])
+    done = desk("batch", tasks, "-m", "custom:m", "--base-url", "http://127.0.0.1:9", XDG_STATE_HOME="/dev/null")
+    assert done.code == 2
+    assert "cannot create the journal /dev/null/dragoman/journal.db" in done.err
+    assert "hint: set XDG_STATE_HOME to a folder with write permission" in done.err

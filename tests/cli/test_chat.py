@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
 import signal
 from pathlib import Path
 
@@ -59,11 +60,15 @@ def texts(upstream: Upstream, number: int) -> list[str]:
 
 
 def test_every_line_of_a_pipe_is_a_message_of_one_session(desk: Desk) -> None:
-    with Upstream(["Hello.", "Bonjour."]) as upstream:
+    with Upstream(["Hello.", "Bonjour.", "Ciao."]) as upstream:
         done = desk("chat", *at(upstream), stdin="hello\n\nand in French?\n")
         assert texts(upstream, 1) == ["hello", "Hello.", "and in French?"]
-    assert (done.code, done.out) == (0, "Hello.\nBonjour.\n")
-    assert "continue with: dragoman chat --session chat-" in done.err
+        assert (done.code, done.out) == (0, "Hello.\nBonjour.\n")
+        shown = done.err.partition("continue with: dragoman ")[2]
+        assert shown.startswith("chat --session chat-")
+        done = desk(*shlex.split(shown), stdin="and in Italian?\n")
+        assert texts(upstream, 2)[-2:] == ["Bonjour.", "and in Italian?"]
+    assert (done.code, done.out) == (0, "Ciao.\n")
 
 
 def test_a_session_is_gone_on_with_by_name_and_as_the_last(desk: Desk) -> None:

@@ -250,3 +250,4 @@ def test_the_exit_code_says_whether_somebody_has_to_do_something(
 def test_the_embedded_model_needs_nobody(dragoman: Any, embedded_model: str) -> None:
     done = dragoman("doctor", "local", "--quick", "--tokens", "96", "--no-save")
     assert done.code == 0 and "nothing is broken" in done.out and "fix:" not in done.out, done
+    assert done.out.startswith("local:smollm2 in this process (openai_chat)\n")

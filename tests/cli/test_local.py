@@ -34,6 +34,15 @@ def test_a_file_is_added_listed_and_forgotten(dragoman, file: str) -> None:
     assert dragoman("local", "list", "--json").data["models"] == []
 
 
+def test_who_cannot_run_the_model_is_told_what_to_install(dragoman, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.cli.local.find_spec", lambda name: name)
+    assert dragoman("local", "add", file).err == ""
+    monkeypatch.setattr("dragoman.cli.local.find_spec", lambda name: None)
+    done = dragoman("local", "add", file)
+    assert done.code == 0
+    assert done.err == 'to run it, install the extra `local`: pip install "dragoman[local]"\n'
+
+
 def test_programs_get_json(dragoman, file: str, cache: Path) -> None:
     added = dragoman("local", "add", file, "--name", "Best", "--json").data
     assert added == {

@@ -327,6 +327,9 @@ BROKEN = "import dragoman\n\ndef weather(:\n    pass\n"
         (["go", "-m", "opnai/gpt-4o"], "did you mean 'openai'?"),
         (["go", "-m", "qwen3"], "ollama:qwen3"),
         (["go", "-m", "openai"], "openai:MODEL"),
+        (["go", "-m", "my-model"], "for a server of your own, give its address, too"),
+        (["go", "-m", "custom:m"], "give it with --base-url URL"),
+        (["go", "-m", "ollama:m", "--fallback", "openai:x"], "under [keys] in your settings file"),
         (["go", "-m", "custom:m", "--tools", "broken.py"], "broken.py:3: SyntaxError"),
         (["go", "-m", "custom:m", "--tools", "missing.py"], "there is no file of tools"),
         (["go", "-m", "custom:m", "--option", "temprature=1"], "did you mean 'temperature'?"),
@@ -647,3 +650,14 @@ def test_a_server_that_is_slow_to_start_is_not_left_behind(desk: Desk, pipe: str
     process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGTERM
     assert not Path(f"/proc/{number}").exists()
+
+
+def test_a_fact_that_cannot_be_saved_is_a_warning(desk: Desk) -> None:
+    written = '<tool_call>{"name": "greet", "arguments": {"name": "Ada"}}</tool_call>'
+    tools = desk.write("greet.py", "import dragoman\n@dragoman.tool\ndef greet(name: str) -> str:\n    return 'hi'\n")
+    with Upstream([written, "Done."]) as upstream:
+        arguments = ["-m", "custom:m", "--base-url", upstream.url, "-t", tools, "--builtin", "none", "--no-journal"]
+        done = desk("run", "Greet her", *arguments, XDG_CONFIG_HOME="/proc")
+    assert (done.code, done.out) == (0, "Done.\n")
+    assert "from the next run on they are offered as text" in done.err
+    assert "warning: cannot write /proc/dragoman/learned.toml" in done.err

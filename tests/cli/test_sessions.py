@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -167,6 +170,15 @@ def test_a_journal_that_is_not_there_is_not_made(dragoman, tmp_path: Path, monke
     done = dragoman("sessions", "list")
     assert (done.code, done.out) == (0, f"no sessions in {tmp_path / 'dragoman' / 'journal.db'}\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_to_a_closed_pipe_ends_quietly(place: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "dragoman", "sessions", "export", "search", "--journal", place]
+    with os.fdopen(writer, "wb") as closed:
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_an_export_is_lines_of_json(dragoman, place: str, tmp_path: Path) -> None:

@@ -142,6 +142,14 @@ CASES = [
         (ListedModel("models/g", "", 9),),
     ),
     Case(
+        "a list of OpenAI at every path",
+        {"/v1/models": listed("me"), "/v1beta/models": listed("me")},
+        {},
+        "custom",
+        {"openai_chat": V1},
+        (ListedModel("m", "me"),),
+    ),
+    Case(
         "paths without a version",
         {"/models": listed("me")},
         {"/chat/completions": MISSING},

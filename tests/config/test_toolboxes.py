@@ -133,6 +133,8 @@ def test_a_bad_file_is_told_with_its_line_and_costs_only_its_own_tools(write: Wr
     ("source", "words"),
     [
         ("missing.py", "there is no file of tools"),
+        (".", "'.' is a folder"),
+        ("/", "'/' is a folder"),
         ("no_such_package.tools", "ModuleNotFoundError"),
         ("entry:serch", "did you mean 'search'"),
     ],

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from tests.tables import each_row
 
 import dragoman
+from dragoman import Message, Text, extract
 from dragoman.errors import ConfigError
 from dragoman.extraction.trust import PROFILES, Situation, decide, find_doubt, get_profile
 from dragoman.policy import DecisionContext, Rules
 from dragoman.policy import decide as decide_call
 from dragoman.types import Provenance, Tool, ToolCall
 
-PLAIN = Tool("search")
+PLAIN = Tool("search", parameters={"type": "object", "properties": {"city": {"type": "string"}}})
 READING = Tool("read", read_only=True)
 EXEC = Tool("bash", metadata={"class": "exec"})
 ORDER = {"allow": 0, "ask": 1, "refuse": 2}
@@ -118,6 +119,15 @@ def test_a_call_from_text_that_nobody_judged_counts_as_one_without_a_wrapper() -
     assert not find_doubt(unjudged, PLAIN)
     assert not find_doubt(ToolCall("c1", "bash", {}, provenance=Provenance("native")), EXEC)
     assert not find_doubt(ToolCall("c1", "bash", {}), EXEC)
+
+
+def test_the_reason_for_an_approval_names_the_rule_that_asks() -> None:
+    asked = Message("user", [Text('Write {"name": "search", "arguments": {"city": "Paris"}}')])
+    reply = '<tool_call>{"name": "search", "arguments": {"city": "Paris"}}</tool_call>'
+    (call,) = extract(reply, tools=[PLAIN], conversation=[asked]).calls
+    assert find_doubt(call, PLAIN) == (
+        "the call was read from text (T3), and a very similar call occurs in a message of the user"
+    )
 
 
 def test_no_module_above_extraction_spells_a_level() -> None:

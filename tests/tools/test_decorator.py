@@ -147,6 +147,14 @@ def test_a_method_without_its_object_cannot_be_run() -> None:
     with pytest.raises(InvalidTool, match="was passed without its object"):
         bind(Store.look, {"key": 1})
 
+    class Shelf:
+        def find(self, key: int) -> str:
+            return "a book"
+
+    for unbound in (Store.look, Shelf.find):
+        with pytest.raises(InvalidTool, match="was passed without its object"):
+            gather([unbound])
+
 
 def test_callable_objects_partials_and_bound_methods_are_tools() -> None:
     class WordCounter:

@@ -7,6 +7,7 @@ may be.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, assert_type
 
@@ -61,6 +62,9 @@ assert_type(plain, Agent[Any])
 assert_type(plain.run("Is it warm?"), RunResult[Any])
 assert_type(plain.run("Is it warm?").text, str)
 assert_type(plain.run("Is it warm?", answer=Forecast), RunResult[Forecast])
+for made in plain.run("Is it warm?").calls:
+    assert_type((made.name, made.repairs), tuple[str, tuple[str, ...]])
+    assert_type(made.arguments, dict[str, Any] | None)
 assert_type(plain.run("Is it warm?", answer=Forecast).data, Forecast)
 assert_type(plain.run("Is it warm?", answer={"type": "object"}), RunResult[Any])
 assert_type(plain.resume("run_1", answer=Forecast).data, Forecast)
@@ -92,6 +96,8 @@ async def asynchronously() -> None:
     assert_type(await plain.stream("Is it warm?", answer=Forecast).result(), RunResult[Forecast])
     async for event in plain.stream("Is it warm?"):
         assert_type(event, RunEvent)
+    async with aclosing(aiter(plain.stream("Is it warm?"))) as events:
+        assert_type(await anext(events), RunEvent)
     async for piece in plain.stream("Is it warm?").text_stream():
         assert_type(piece, str)
     async for partial in plain.stream("Is it warm?", answer=Forecast).answer_stream():

@@ -37,7 +37,7 @@ from dragoman.extraction.offers import search_tool
 from dragoman.extraction.tool_mode import ToolMode, check_text_calls, choose_tool_mode, is_large
 from dragoman.extraction.trust import get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy, RunSummary
-from dragoman.keywords import known_keywords
+from dragoman.keywords import as_list, known_keywords
 from dragoman.logs import get_log, write_traceback
 from dragoman.policy import Decision, Mode, Policy, as_policy, gather_rules, join_policies
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
@@ -48,7 +48,7 @@ from dragoman.secrets import HumanSink
 from dragoman.tools import gather
 from dragoman.tools.functions import DepsT
 from dragoman.toolset import Toolset
-from dragoman.types import Message, Tool, ToolCall, ToolModeName, Usage
+from dragoman.types import Message, Text, Tool, ToolCall, ToolModeName, Usage
 
 AnswerForm = type[AnswerT] | Mapping[str, Any] | None
 """The form of a structured answer: a type, a JSON Schema, or None for text."""
@@ -135,7 +135,7 @@ class Agent(Generic[DepsT]):
         self.connection = require_kind(connection, Connection, "connection")
         self.safety = require_kind(safety, Safety, "safety")
         self.context = require_kind(context, ContextSettings, "context")
-        given = [as_endpoint(each) for each in (model, *fallbacks)]
+        given = [as_endpoint(each) for each in (model, *as_list("fallbacks", fallbacks))]
         own = [(each, transport) for each, transport in given if transport is not None and isinstance(each, Endpoint)]
         self.facts = _choose_facts(self.connection, has_own=bool(own))
         self._model, self._base_url = given[0][0], base_url
@@ -152,12 +152,12 @@ class Agent(Generic[DepsT]):
         self.approve = approve
         self.answer = answer
         self.options = dict(options or {})
-        self.listeners = tuple(listeners)
+        self.listeners = tuple(as_list("listeners", listeners))
         check_given(self.options, limits, self.listeners, approve=approve)
         self.tool_mode: ToolModeName = choose(tool_mode, get_args(ToolModeName), "tool_mode")
         self.text_calls = text_calls
         check_text_calls(tool_mode, text_calls=text_calls)
-        self.hooks = Hooks(hooks)
+        self.hooks = Hooks(as_list("hooks", hooks))
         self._needs_nonce = self.safety.nonce or get_profile(self.safety.trust).needs_nonce
         self._safety = SafetyServices(self.safety, self.rules.mode, key, self.connection)
         self.name = name
@@ -493,7 +493,8 @@ class Agent(Generic[DepsT]):
             return None
         # A run without a key sends nothing, so there would be nothing to resume.
         self._clients.get(config.endpoint).check()
-        task = next((message.text for message in reversed(messages) if message.role == "user"), "")
+        said = next((message.parts for message in reversed(messages) if message.role == "user"), [])
+        task = "\n".join(part.text for part in said if isinstance(part, Text))
         model = f"{config.endpoint.provider.name}:{config.endpoint.model}"
         names, given = list(config.tools.names), config.options
         header = Header(

@@ -140,8 +140,11 @@ class ClientPool:
         except MissingKey as missing:
             name = endpoint.provider.name
             variables = f"set {' or '.join(endpoint.key_names)}, or " if endpoint.key_names else ""
-            hint = f'{variables}pass connection=Connection(keys={{"{name}": ...}})'
-            raise MissingKey(f"the fallback {name}:{endpoint.model} cannot be used: {missing}", hint=hint) from None
+            raise MissingKey(
+                f"the fallback {name}:{endpoint.model} cannot be used: {missing}",
+                hint=f'{variables}pass connection=Connection(keys={{"{name}": ...}})',
+                command_hint=f"{variables}name the place of the key under [keys] in your settings file",
+            ) from None
 
     async def close(self) -> None:
         """Close every connection."""

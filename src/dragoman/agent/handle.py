@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, get_args
 
 from dragoman.agent.events import RunEvent
@@ -227,7 +227,7 @@ class Run(Generic[AnswerT]):
             self._room.clear()
             await self._room.wait()
 
-    async def __aiter__(self) -> AsyncIterator[RunEvent]:
+    async def __aiter__(self) -> AsyncGenerator[RunEvent, None]:
         self._is_followed = True
         task = asyncio.create_task(self._finish())
         task.add_done_callback(lambda done: self._news.set())
@@ -281,7 +281,7 @@ class TextStream:
         self._run = run
         self._check = check
 
-    async def __aiter__(self) -> AsyncIterator[str]:
+    async def __aiter__(self) -> AsyncGenerator[str, None]:
         async for event in self._run:
             if isinstance(event, TextDelta) and event.text:
                 yield event.text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
@@ -98,7 +98,7 @@ class AnswerStream(Generic[AnswerT]):
         self._last: tuple[Any, str] | None = None
         self._attempt = 0
 
-    async def __aiter__(self) -> AsyncIterator[PartialAnswer[AnswerT]]:
+    async def __aiter__(self) -> AsyncGenerator[PartialAnswer[AnswerT], None]:
         # The answer is for the program, as that of the result is: unlike an event, it is not redacted.
         self._run.tap = self._tap
         async for event in self._run:

@@ -288,9 +288,10 @@ class RequestBuilder:
         if self._has_native_calls or not request.tools or any(RECOVERED in call.repairs for call in found.calls):
             # A server that could not read a call has passed the tools on.
             return None
-        fact = self._learn_from_calls(found) or learn_from_usage(
-            request.messages, request.tools, reply.usage.input_tokens
-        )
+        fact = self._learn_from_calls(found)
+        if fact is None and not self._text_replies:
+            # After a call in text, the tokens say nothing new, and a reply without a call may be the answer.
+            fact = learn_from_usage(request.messages, request.tools, reply.usage.input_tokens)
         if fact is None:
             return None
         before, when = self.endpoint, "from the next run on"

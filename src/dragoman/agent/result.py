@@ -207,11 +207,18 @@ class Limits(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.budget is not None and not callable(getattr(self.budget, "exceeded", None)):
             raise ConfigError(f"limits.budget is {self.budget!r}"[:200], hint='write budget=Budget("name", cost=...)')
-        for name in ("turns", "calls_per_turn", "concurrency", "mistakes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"limits.{name} must be at least 1", hint="omit it for the default")
+        for name in ("turns", "calls_per_turn", "concurrency", "mistakes", "repairs", "blanks"):
+            value, least = getattr(self, name), 0 if name in ("repairs", "blanks") else 1
+            if not isinstance(value, int):
+                raise ConfigError(
+                    f"limits.{name} must be a whole number, not {value!r}", hint="omit it for the default"
+                )
+            if value < least:
+                raise ConfigError(f"limits.{name} must be at least {least}", hint="omit it for the default")
         for name in ("tokens", "cost", "seconds", "turn_seconds", "tool_seconds"):
             value = getattr(self, name)
+            if value is not None and not isinstance(value, int | float):
+                raise ConfigError(f"limits.{name} must be a number, not {value!r}", hint="None means no limit")
             if value is not None and value <= 0:
                 raise ConfigError(f"limits.{name} must be more than 0", hint="None means no limit")
 

@@ -63,10 +63,11 @@ def _lay_out(command: Any) -> Any:
     """Give a command, and all commands of a group, the layout of `--help`. Typer takes a class for each one only."""
     from dragoman.cli.options import GroupedCommand
 
-    for each in (command, *getattr(command, "commands", {}).values()):
-        each.context_class = _HelpContext
-        if type(each) is TyperCommand:
-            each.__class__ = GroupedCommand
+    command.context_class = _HelpContext
+    if type(command) is TyperCommand:
+        command.__class__ = GroupedCommand
+    for each in getattr(command, "commands", {}).values():
+        _lay_out(each)
     return command
 
 

@@ -333,6 +333,9 @@ _CHOICES: dict[str, Choice] = {
 }
 
 
+_HELP_WORDS = frozenset({"?", "h", "help"})
+
+
 class TypedAnswer(Struct, frozen=True):
     """A typed answer: the choice, and the text after it."""
 
@@ -371,9 +374,10 @@ class TerminalApprover:
         self._read_line = read_line
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
-        self._view.restore()
-        with shown_keys():
-            return await self._ask(request)
+        async with self._view.questions:
+            self._view.restore()
+            with shown_keys():
+                return await self._ask(request)
 
     async def _ask(self, request: ApprovalRequest) -> Approval:
         discard_typed_input()
@@ -392,6 +396,11 @@ class TerminalApprover:
             if has_typed_more():
                 discard_typed_input()
                 self._view.force_line("several lines came at once, so they do not count; type the answer", "yellow")
+                continue
+            if line.strip().lower() in _HELP_WORDS:
+                self._view.note(
+                    "type one of the letters; any other text denies the call, and the model is told the text"
+                )
                 continue
             typed = parse_answer(line)
             if typed.choice == "show":
@@ -488,6 +497,10 @@ def make_ask_user(view: ScreenView, read_line: Callable[[], Awaitable[str | None
     """A function that asks the user at the terminal a question of the model, and returns the answer."""
 
     async def ask_user(question: str, choices: Sequence[str] = ()) -> str:
+        async with view.questions:
+            return await ask(question, choices)
+
+    async def ask(question: str, choices: Sequence[str]) -> str:
         view.restore()
         discard_typed_input()
         view.force_line("question", "bold yellow")

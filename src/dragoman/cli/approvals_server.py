@@ -85,8 +85,8 @@ def find_people(named: str | None) -> Path:
 
 
 def serve(
-    host: Annotated[str, typer.Option("--host", help="The address.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", help="0 chooses a free one.")] = 4001,
+    host: Annotated[str, typer.Option("--host", metavar="HOST", help="The address.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p", metavar="N", help="0 chooses a free one.")] = 4001,
     names: Annotated[
         list[str] | None,
         typer.Option("--name", metavar="NAME", help="A further name of this server, as browsers see it."),

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import secrets
+import shlex
 import shutil
 import signal
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 import typer
+from msgspec.structs import replace
 
 from dragoman.agent import Agent, Run, RunEvent
 from dragoman.agent.records import Ended, decode
@@ -45,6 +47,7 @@ from dragoman.cli.screen import (
     exit_code_of,
     format_time,
     one_line,
+    print_line,
     print_warnings,
     report_error,
 )
@@ -207,6 +210,7 @@ class Conversation:
         """The messages before the next one, after an undo; None if the session in the journal has them."""
         self._listed_sessions: list[str] = []
         self._user = TerminalUser()
+        self.model = context.options.model
         self.agent = self._make_agent(None)
         self.usage = Usage()
         self.cost: float | None = 0.0
@@ -312,7 +316,7 @@ class Conversation:
         if rest:
             agent = self._make_agent(rest)
             self._runner.run(self.agent.aclose())
-            self.agent = agent
+            self.agent, self.model = agent, rest
         endpoint = self.agent.endpoint
         print_note(f"  {endpoint.provider.name}:{endpoint.model}")
 
@@ -531,7 +535,9 @@ def chat(prompt: PromptName = None, fill: Fill = None, *, options: RunOptions) -
         conversation.close()
         is_silent = options.quiet or options.as_json or code == SIGNAL_BASE + getattr(signal, "SIGHUP", 0)
         if conversation.is_saved and conversation.turns and not is_silent:
-            print_note(f"continue with: dragoman chat --session {quote_value(conversation.session)}")
+            again = replace(options, model=conversation.model).resume_arguments()
+            words = ["dragoman", "chat", "--session", conversation.session, *again]
+            print_line(f"continue with: {shlex.join(words)}", error=True)
     return runner.close(code)
 
 

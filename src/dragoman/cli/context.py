@@ -19,7 +19,7 @@ from dragoman.agent.safety import SafetyServices
 from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import APPROVE_KEYWORDS
 from dragoman.cli.options import RunOptions
-from dragoman.cli.screen import NO_FOLDER, decode_json, print_line, read_bytes, read_json, read_text
+from dragoman.cli.screen import NO_FOLDER, decode_json, print_line, print_warnings, read_bytes, read_json, read_text
 from dragoman.cli.server_login import pins_file, terminal_login, tokens_file
 from dragoman.client import Retries, list_models
 from dragoman.client.facts import FileFacts, shared_facts
@@ -368,6 +368,9 @@ class AppContext:
         base_url = self.options.base_url
         provider, model = self.registry.split(name, base_url)
         row = self.registry.get(provider.partition("@")[0])
+        if row.name == "custom" and not base_url:
+            # Otherwise a run that is resumed would execute its approved calls before the first request fails.
+            raise ConfigError(f"the address of {quote_value(name)} is missing", hint="give it with --base-url URL")
         if model or row.model or row.group != "local":
             return name
         endpoint = self.registry.resolve(provider, "", base_url=base_url)
@@ -429,6 +432,9 @@ class AppContext:
         return {name: value for name, value in {**self._keys, **named}.items() if worth_hiding(value)}
 
     def close(self) -> None:
+        if isinstance(self.facts, FileFacts) and not self.options.as_json:
+            # What a run learns is announced for the next run, so a file that cannot be written matters.
+            print_warnings(problem for problem in self.facts.problems if problem not in self.warnings)
         self.safety.close()
         if self.log is not None:
             self.log.close()
@@ -489,7 +495,8 @@ class AppContext:
         except OSError as error:
             why = (error.strerror or "it failed").lower()
             raise ConfigError(
-                f"cannot create the journal {path}: {why}", hint="--no-journal runs without a journal"
+                f"cannot create the journal {path}: {why}",
+                hint="set XDG_STATE_HOME to a folder with write permission; `run` and `chat` also take --no-journal",
             ) from None
         return open_journal(path)
 

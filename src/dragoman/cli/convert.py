@@ -48,7 +48,9 @@ def convert(
     target: Annotated[
         str, typer.Option("--to", metavar="WIRE", help="The wire or provider to convert to.", show_default=False)
     ] = ...,  # type: ignore[assignment]
-    model: Annotated[str, typer.Option("--model", "-m", help="The model to write into the new request.")] = "",
+    model: Annotated[
+        str, typer.Option("--model", "-m", metavar="NAME", help="The model to write into the new request.")
+    ] = "",
     check: Annotated[bool, typer.Option("--check", help="Exit with code 1 if anything was changed or lost.")] = False,
     report: Annotated[bool, typer.Option("--report", help="Print only the report, on standard output.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: body, path and report.")] = False,

@@ -106,7 +106,10 @@ class DoctorRun:
         subject = admit(endpoint, quick=self.options.quick, tokens=tokens)
         if not self.options.as_json:
             name = f"{endpoint.provider.name}:{endpoint.model}"
-            self._screen.line((name, "bold"), f" at {show_address(endpoint.base_url)} ({endpoint.wire})")
+            # The address of a model in this process is a name that no server has.
+            is_inside = bool(endpoint.provider.transport)
+            place = "in this process" if is_inside else f"at {show_address(endpoint.base_url)}"
+            self._screen.line((name, "bold"), f" {place} ({endpoint.wire})")
             limit = count_requests(subject)
             self._screen.line(f"at most {limit} requests of at most {tokens} tokens each")
             self._screen.line()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import msgspec
@@ -9,6 +10,7 @@ import typer
 
 from dragoman.cli.options import command_group
 from dragoman.cli.screen import ProgressLine, Screen, print_line, print_path, write_json
+from dragoman.extras import install_command
 from dragoman.local.download import CATALOGUE, DEFAULT
 from dragoman.local.store import Model, Store
 
@@ -61,13 +63,17 @@ def add(
     what: Annotated[
         str, typer.Argument(metavar="[MODEL]", help="A name, a file, or owner/name[:file] of the Hugging Face Hub.")
     ] = DEFAULT,
-    name: Annotated[str, typer.Option("--name", help="The name in the store; default: the name of the file.")] = "",
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="The name in the store; default: the name of the file.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Download a model and verify it, or register your own file. An existing model is not downloaded again."""
     with ProgressLine(silent=as_json) as progress:
         model = Store().add(what, name=name, progress=progress)
     _print(as_json, as_data(model), f"{model.name} is ready ({model.bytes / 1e6:.0f} MB): use it as local:{model.name}")
+    if not as_json and find_spec("xllamacpp") is None:
+        print_line(f"to run it, install the extra `local`: {install_command('local')}", error=True)
 
 
 @app.command(short_help="Remove a model and its downloaded file.")

@@ -320,6 +320,9 @@ def _tools_as_data(box: Toolbox) -> list[dict[str, Any]]:
     ]
 
 
+_NOT_USABLE = "`dragoman mcp list` shows its command or address; dragoman mcp add --force replaces it"
+
+
 def _draw_test(screen: Screen, data: dict[str, Any]) -> None:
     if data["protocol"]:
         screen.line((quote_value(data["name"]), "bold green"), f"  works, protocol {data['protocol']}")
@@ -337,7 +340,7 @@ def _draw_test(screen: Screen, data: dict[str, Any]) -> None:
             shown = screen.fit(first, len(name) + len(note) + 2 * len(GAP) + 2)
             screen.line("  ", (name, "green"), GAP, (note, "dim"), GAP, shown)
     for problem in data["problems"]:
-        print_error(problem)
+        print_error(problem, "" if data["protocol"] else _NOT_USABLE)
 
 
 def _arguments(rows: list[dict[str, Any]]) -> str:

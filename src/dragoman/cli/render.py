@@ -7,6 +7,7 @@ before a tool call is not part of the answer.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -126,6 +127,8 @@ class ScreenView:
         self._running: dict[str, str] = {}
         self._last_line: dict[str, float] = {}
         self._started_at = time.monotonic()
+        self.questions = asyncio.Lock()
+        """Held while the user is asked: two questions at once would read the answer of one another."""
         self._table: dict[type, Callable[[Any], None]] = {
             RunStarted: self._started,
             Asked: self._asked,

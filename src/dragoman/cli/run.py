@@ -100,7 +100,10 @@ def run(
         check_words(words, options.attach)
         parts = read_attachments(options.attach, uses_stdin=STANDARD_INPUT in words)
         text = fill_prompt(prompt, fill, read_task(words) if words or prompt is None else "", options.mcp)
-        return _run_task(options, add_attachments(text, parts))
+        code = _run_task(options, add_attachments(text, parts))
+        if words and STANDARD_INPUT not in (*words, *options.attach):
+            _tell_of_unread_input(options)
+        return code
     if len(words) > 1:
         raise ConfigError("--resume takes the id of one run, or none", hint="`dragoman sessions list` shows them")
     return _run_task(options, "", run_id=words[0] if words else None)
@@ -118,6 +121,15 @@ def read_task(words: tuple[str, ...]) -> str:
     if not text.strip():
         raise ConfigError("the task is empty", hint='give one: dragoman run "What is ...?"')
     return text
+
+
+def _tell_of_unread_input(options: RunOptions) -> None:
+    from dragoman.cli.signals import has_piped_text
+
+    if not options.quiet and not options.as_json and has_piped_text():
+        print_line(
+            "note: standard input was not read; write - in the task for it: git diff | dragoman run ... -", error=True
+        )
 
 
 def _run_task(options: RunOptions, task: str | list[Message], run_id: str | None = None) -> int:

@@ -148,11 +148,14 @@ def serve(
         typer.Option("--config", "-c", envvar=_variable("CONFIG"), metavar="FILE", help="A settings file."),
     ] = None,
     host: Annotated[
-        str | None, typer.Option("--host", envvar=_variable("HOST"), help="The address.", show_default="127.0.0.1")
+        str | None,
+        typer.Option("--host", metavar="HOST", envvar=_variable("HOST"), help="The address; default: 127.0.0.1."),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", "-p", envvar=_variable("PORT"), help="0 chooses a free one.", show_default="4000"),
+        typer.Option(
+            "--port", "-p", metavar="N", envvar=_variable("PORT"), help="0 chooses a free one; default: 4000."
+        ),
     ] = None,
     profile: Annotated[
         str, typer.Option("--profile", metavar="compat|default|strict|passthrough", help="Trust in calls in text.")

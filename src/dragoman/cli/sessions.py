@@ -392,6 +392,8 @@ def export(
     try:
         with_journal(find_journal(journal), work)
     except OSError as error:
+        if output is None or output == "-":
+            raise
         why = (error.strerror or "it failed").lower()
         raise ConfigError(
             f"cannot write {output}: {why}", hint="name a file in a folder with write permission"

@@ -8,6 +8,7 @@ import io
 import os
 import select
 import signal
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -142,6 +143,20 @@ def _descriptor_of(stream: IO[str]) -> int | None:
         return stream.fileno()
     except (OSError, ValueError, AttributeError, io.UnsupportedOperation):
         return None
+
+
+def has_piped_text() -> bool:
+    """Whether standard input is a pipe with text that nobody has read."""
+    descriptor = _descriptor_of(sys.stdin)
+    if descriptor is None:
+        return False
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+        import termios
+
+        waiting = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
+        return stat.S_ISFIFO(os.fstat(descriptor).st_mode) and any(waiting)
+    return False
 
 
 def is_attended() -> bool:

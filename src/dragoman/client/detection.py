@@ -123,6 +123,11 @@ def _is_llamacpp(props: Any) -> bool:
     return isinstance(props, Mapping) and "default_generation_settings" in props
 
 
+def _models_of_gemini(body: Any) -> tuple[ListedModel, ...]:
+    """The models of Gemini's list. A small server may answer every path with OpenAI's list, which has another key."""
+    return tuple(read_models(body) or ()) if isinstance(body, Mapping) and "models" in body else ()
+
+
 def _root_of(given: str) -> str:
     """The URL below which the paths of all wires are: the given one without the version of a wire."""
     for suffix in ("/v1", "/v1beta", "/api"):
@@ -207,9 +212,10 @@ class _Detection:
             base = base if models is not None else f"{self.root}/v1"
         provider, found = await self._find_server(models, props, tags)
         urls = await self._find_wires(provider, base)
-        if isinstance(gemini, Mapping) and read_models(gemini) and provider == "custom":
+        named = _models_of_gemini(gemini)
+        if named and provider == "custom":
             urls["gemini"] = f"{self.root}/v1beta"
-            found = found or tuple(read_models(gemini) or ())
+            found = found or named
         if not urls:
             urls = self._guess_wires(listed, models, base, provider, assume)
         preferred = "anthropic" if isinstance(listed, Mapping) and "has_more" in listed else ""

@@ -96,6 +96,10 @@ def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -
     """Load the tools of one source: a file, a module, a name in a module, or an entry point. Raises ConfigError."""
     if source.startswith(ENTRY):
         return _from_entry(source.removeprefix(ENTRY), _points(entry_points))
+    if not source.strip("./\\") or (is_file(source) and Path(source).expanduser().is_dir()):
+        raise ConfigError(
+            f"{source!r} is a folder", hint="name each file in it that has tools, such as tools/weather.py"
+        )
     if is_file(source):
         path = Path(source).expanduser()
         note_code(str(path))

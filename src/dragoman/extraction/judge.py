@@ -513,8 +513,9 @@ def _is_suspect(candidate: Candidate, judgement: Judgement) -> bool:
 def _mark(given: Provenance | None, level: Any, judgement: Judgement | None, candidate: Candidate) -> Provenance:
     provenance = given or Provenance("native")
     verdict = None if judgement is None or judgement.verdict == "refuse" else judgement.verdict
+    why = judgement.why if judgement is not None and verdict == "ask" else ""
     region = candidate.region if candidate.region not in ("native", "loose") else provenance.region
-    return replace(provenance, level=level, verdict=verdict, region=region)
+    return replace(provenance, level=level, verdict=verdict, why=why, region=region)
 
 
 def _rebuild(text: str, events: list[Event], kept: Mapping[int, bool]) -> str:

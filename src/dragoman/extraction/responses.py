@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.errors import ConfigError
 from dragoman.extraction.echo import EchoIndex
 from dragoman.extraction.echo_reader import EchoReader
 from dragoman.extraction.suspects import is_own_words, marks_in
@@ -161,6 +162,8 @@ def receive(response: Any, tools: Toolset | None, taken: frozenset[str] = frozen
         return _from_reply(response)
     if isinstance(response, Message):
         return _from_reply(Reply(response))
+    if isinstance(response, bytes | bytearray):
+        raise ConfigError("a response is text or a body, not bytes", hint="decode it: response.decode(), or json.loads")
     sent = Prepared({}, aliases=Aliases(ids={name: name for name in taken}), tools=tools)
     response = as_plain(response)
     if isinstance(response, list):

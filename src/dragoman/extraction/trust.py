@@ -144,7 +144,8 @@ def find_doubt(call: ToolCall, tool: Tool) -> str:
     if provenance is None:
         return ""
     if provenance.verdict not in (None, "allow"):
-        return f"the call was read from text and needs approval at this trust level ({name_level(call)})"
+        why = provenance.why or "calls of this trust level need an approval"
+        return f"the call was read from text ({name_level(call)}), and {why}"
     if _asks_as_exec("T5" if provenance.channel == "native" else provenance.level, tool):
         return f"{tool.name} acts on the system, and the call has no wrapper of its own ({name_level(call)})"
     return ""

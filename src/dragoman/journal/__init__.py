@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from dragoman.errors import ConfigError
 from dragoman.journal.history import CallTrace, calls, open_calls, order_faults, was_ended
 from dragoman.journal.journal import (
     DURABLE,
@@ -78,6 +79,9 @@ def is_address(journal: object) -> bool:
 def open_journal(journal: Journal | str | os.PathLike[str] | None) -> Journal | None:
     """Return a journal from a journal, the path of a file, the address of a Postgres database, or None."""
     if not isinstance(journal, str | os.PathLike):
+        if journal is not None and not callable(getattr(journal, "begin", None)):
+            hint = 'write journal=True, or journal="runs.db"'
+            raise ConfigError(f"a journal is a Journal, a path or an address, not {type(journal).__name__}", hint=hint)
         return journal
     if is_address(journal):
         from dragoman.journal.postgres import PostgresJournal

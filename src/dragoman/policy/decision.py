@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import ConfigError, did_you_mean
 from dragoman.extraction.trust import find_doubt, name_level
+from dragoman.keywords import as_list
 from dragoman.policy.patterns import DOMAIN, read_address, spellings_of
 from dragoman.policy.rules import (
     STRICTNESS,
@@ -292,9 +293,7 @@ def gather_rules(
     written: list[tuple[Verdict, Iterable[str]]] = [("deny", deny), ("ask", ask), ("allow", allow)]
     added: list[Rule] = []
     for verdict, texts in written:
-        if isinstance(texts, str):
-            raise ConfigError(f"{verdict} is a single string", hint=f'give a list: {verdict}=["{texts}"]')
-        added += [read_rule(text, verdict, "user") for text in texts]
+        added += [read_rule(text, verdict, "user") for text in as_list(verdict, texts)]
     return replace(gathered, mode=mode or gathered.mode, rules=(*gathered.rules, *added))
 
 

@@ -167,6 +167,12 @@ def _convert(row: Row, kind: type[_Kind], where: str) -> _Kind:
 
 ENTRY_POINTS = "dragoman.providers"
 _TABLES = ("providers", "profiles")
+_SERVER_HINT = (
+    "write it as provider:model, for example ollama:qwen3; for a server of your own, give its address, too: base_url "
+    "(--base-url)"
+)
+_ALIKE = 0.75
+"""How similar a name without a sign is to that of a provider, if it is not rather the name of a model."""
 _ADDRESS_HINT = (
     "an address is no model: name the model, and give the address with base_url (--base-url); "
     "`dragoman models ADDRESS` lists its models"
@@ -280,11 +286,11 @@ class Registry(Struct, frozen=True):
             return "custom", name
         if family.vendor in self.rows and first == name:
             return family.vendor, name
-        if (first != name or nearest(name, self.names())) and (family.vendor or not is_family):
+        if (first != name or nearest(name, self.names(), _ALIKE)) and (family.vendor or not is_family):
             raise UnknownProvider(first, self.names())
         if not is_family:
             meant = self.suggest_model(name)
-            raise UnknownModel(name, [meant] if meant else (), hint=f"write it as {meant}" if meant else None)
+            raise UnknownModel(name, [meant] if meant else (), hint=f"write it as {meant}" if meant else _SERVER_HINT)
         vendor = family.name.partition("_")[0]
         places = " or ".join(f"{place}:{name}" for place in (vendor, "ollama", "openrouter") if place in self)
         raise UnknownModel(name, hint=f"several providers have this model: name one, for example {places}")

@@ -404,10 +404,15 @@ class UnboundRunner(Runner):
     __slots__ = ()
 
     def fill(self, arguments: Any, context: Any, reading: ReadState) -> Filled:
-        raise InvalidTool(
-            f"{self.function.__qualname__} is a method and was passed without its object",
-            hint="pass the method of an object (tools=[thing.method]); with @classmethod, put @tool above it",
-        )
+        raise unbound_method(self.function)
+
+
+def unbound_method(function: Callable[..., Any]) -> InvalidTool:
+    """The error for a method without its object."""
+    return InvalidTool(
+        f"{function.__qualname__} is a method and was passed without its object",
+        hint="pass the method of an object (tools=[thing.method]); with @classmethod, put @tool above it",
+    )
 
 
 # ---- tools from functions ------------------------------------------------------------------------------------------

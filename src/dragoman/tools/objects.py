@@ -23,6 +23,7 @@ from dragoman.tools.functions import (
     build,
     read_signature,
     tool_from_function,
+    unbound_method,
     with_options,
 )
 from dragoman.tools.introspection import signature_of
@@ -211,6 +212,9 @@ def tool_from(value: Any) -> Tool:
     if isinstance(made, Tool):
         return made
     if inspect.isroutine(value) or not hasattr(value, "name"):
+        if _is_method(value):
+            # The model would see the parameter `self`.
+            raise unbound_method(value)
         if callable(value) and not isinstance(value, type):
             return tool_from_function(value)
         raise InvalidTool(f"not a tool: {value!r}"[:200], hint="pass a function, a tool object, a Tool or a dict")
@@ -241,6 +245,8 @@ def gather(values: Iterable[Any]) -> list[Tool]:
     found: dict[str, Tool] = {}
     for value in _unpack(values):
         made = tool_from(value)
+        if isinstance(made.run, UnboundRunner):
+            raise unbound_method(made.run.function)
         if made.name in found:
             raise InvalidTool(f"two tools are named {made.name!r}", hint='rename one of them: tool(name="...")')
         found[made.name] = made
