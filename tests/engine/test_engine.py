@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import pickle
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from dragoman.agent.agent import Agent
 from dragoman.agent.approvals import list_requests
 from dragoman.engine import EmbeddedEngine, Engine, PostgresEngine, digest_tools
 from dragoman.engine.postgres import _serializer
+from dragoman.engine.workers import DEAD_AFTER_SECONDS, Heartbeat, connect
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun
 from dragoman.testing import ScriptedModel, call
@@ -34,7 +36,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.done: list[str] = []
-        self.begun = asyncio.Event()
+        self.may_end = False
 
     def make_agent(self, engine: Any = None) -> Agent[Any]:
         @dragoman.tool
@@ -51,10 +53,12 @@ class Desk:
 
         @dragoman.tool
         async def stall(name: str) -> str:
-            """Take for ever."""
-            self.begun.set()
-            await asyncio.Event().wait()
-            return name
+            """Wait until the test goes on."""
+            self.done.append(f"begun {name}")
+            while not self.may_end:
+                await asyncio.sleep(0.01)
+            self.done.append(name)
+            return "stalled"
 
         def say(request: Request) -> Any:
             parts = [part for message in request.messages for part in message.parts]
@@ -151,9 +155,83 @@ def test_a_running_run_is_cancelled(play: Callable[[Scene], None]) -> None:
         assert (await engine.wait(run_id)).state == "cancelled"
         while not (await engine.journal.run(run_id)).ended:
             pass
-        assert desk.done == []
+        assert desk.done == ["begun now"]
 
     play(scene)
+
+
+@asynccontextmanager
+async def taken_away(postgres: PostgresServer, queue: str) -> AsyncIterator[tuple[PostgresEngine, Desk, str]]:
+    """A run that another worker takes over while its tool runs, although its worker is alive."""
+    engine, desk = PostgresEngine(postgres.new_database()), Desk()
+    async with asyncio.timeout(50), working(engine, {"clerk": desk.make_agent()}):
+        await _until_it_serves(engine)
+        run_id = await engine.submit("clerk", "stall now")
+        while not desk.done:
+            await asyncio.sleep(0.01)
+        client = await engine._client()
+        (workflow,) = await client.list_workflows_async(workflow_ids=[run_id])
+        await client.resume_workflow_async(run_id, queue_name=queue or workflow.queue_name)
+        yield engine, desk, run_id
+    await engine.close()
+
+
+def test_a_live_worker_lets_go_of_a_run_that_another_one_took(postgres: PostgresServer) -> None:
+    """It kept the run in the journal for as long as it lived, and the other worker waited for it all the time."""
+
+    async def scene() -> None:
+        async with taken_away(postgres, "clerk:elsewhere") as (engine, desk, run_id):
+            desk.may_end = True
+            while (await engine.journal.run(run_id)).holder:
+                await asyncio.sleep(0.01)
+            assert (await _records(engine, run_id))[-1].kind == "finished"
+            assert desk.done == ["begun now", "now"]
+
+    asyncio.run(scene())
+
+
+def test_a_worker_that_gets_its_own_run_again_finishes_the_command_first(postgres: PostgresServer) -> None:
+    """It executed two commands of one run at the same time, and called the outcome of the tool unknown."""
+
+    async def scene() -> None:
+        async with taken_away(postgres, "") as (engine, desk, run_id):
+            while (await engine.status(run_id)).state != "running":
+                await asyncio.sleep(0.01)
+            desk.may_end = True
+            assert (await engine.wait(run_id)).why == "answered"
+            assert desk.done == ["begun now", "now"]
+            assert "finished" in {record.kind for record in await _records(engine, run_id)}
+
+    asyncio.run(scene())
+
+
+def test_workers_have_time_to_come_back_after_the_database_was_away(postgres: PostgresServer) -> None:
+    """The first worker that came back took the runs of all others, which were alive and only a moment later."""
+    url, now, taken, beats = postgres.new_database(), [100.0], list[str](), threading.Semaphore(0)
+
+    def take_over(dead: list[str]) -> list[str]:
+        taken.extend(dead)
+        return dead
+
+    heartbeat = Heartbeat(url, "first", {}, take_over=take_over, look=lambda _: beats.release(), clock=lambda: now[0])
+    heartbeat.start()
+    with connect(url) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = %s"
+            " AND application_name = 'dragoman worker'",
+            (url.rpartition("/")[2],),
+        )
+        # The second worker did not beat for as long as the database was away.
+        other.execute("INSERT INTO dragoman.workers VALUES ('second', clock_timestamp() - interval '20s', '{}')")
+        while beats.acquire(blocking=False):
+            pass
+        assert beats.acquire(timeout=20) and beats.acquire(timeout=20)
+        assert taken == []
+        now[0] += DEAD_AFTER_SECONDS
+        while not taken:
+            assert beats.acquire(timeout=20)
+        heartbeat.stop()
+    assert taken == ["second"]
 
 
 def test_a_program_names_an_engine_and_nothing_else_changes(play: Callable[[Scene], None]) -> None:

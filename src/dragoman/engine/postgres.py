@@ -20,7 +20,7 @@ from dragoman.agent.approvals import Approval, ApprovalRequest, answer_request
 from dragoman.agent.handle import Task, read_task
 from dragoman.agent.records import decode, encode
 from dragoman.engine.engine import Rate, RunStatus, State
-from dragoman.engine.execution import Executor, Progress, Submission, digest_tools
+from dragoman.engine.execution import CANCELLED, Executor, Progress, Submission, digest_tools
 from dragoman.engine.workers import Heartbeat, WorkerStatus, connect, find_answered, find_workers
 from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.journal.journal import UnknownRun
@@ -343,18 +343,25 @@ class PostgresEngine:
         Every step has the same name and does the next command, whatever it is: the journal knows which one. So the
         steps of a repeated workflow always match those that were recorded.
         """
-        from dbos import DBOS
+        from dbos import DBOS, error
 
+        executor = self._executor
+        assert executor is not None
         submission: Submission = decode(text.encode(), Submission)
 
         async def advance() -> dict[str, str]:
-            assert self._executor is not None
-            return msgspec.to_builtins(await self._executor.advance(submission))  # type: ignore[no-any-return]
+            return msgspec.to_builtins(await executor.advance(submission))  # type: ignore[no-any-return]
 
-        while True:
-            told = msgspec.convert(await DBOS.run_step_async({"name": "advance"}, advance), Progress)
-            if told.state != "goes_on":
-                return told.outcome
+        # DBOS raises an error instead of recording a step if the run was cancelled, or belongs to another worker now.
+        async with executor.attend(submission.run_id):
+            try:
+                while True:
+                    told = msgspec.convert(await DBOS.run_step_async({"name": "advance"}, advance), Progress)
+                    if told.state != "goes_on":
+                        return told.outcome
+            except error.DBOSWorkflowCancelledError:
+                await executor.end(submission.run_id)
+                raise
 
     # ---- called by the heartbeat -------------------------------------------------------------------------------------
 
@@ -384,7 +391,7 @@ class PostgresEngine:
             for workflow in client.list_workflows(
                 workflow_ids=live, status="CANCELLED", load_input=False, load_output=False
             ):
-                executor.cancel(workflow.workflow_id, "cancelled from outside")
+                executor.cancel(workflow.workflow_id, CANCELLED)
         if time.monotonic() >= self._next_notice:
             self._next_notice = time.monotonic() + _NOTICE_SECONDS
             self._notice_others(client)

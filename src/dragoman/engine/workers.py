@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -92,14 +93,18 @@ class Heartbeat:
         *,
         take_over: Callable[[list[str]], Iterable[str]],
         look: Callable[[psycopg.Connection[Any]], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._url = url
         self._worker = worker
         self._agents = msgspec.json.encode(agents).decode()
         self._take_over = take_over
         self._look = look
+        self._clock = clock
         self._stop = threading.Event()
         self._connection: psycopg.Connection[Any] | None = None
+        self._is_away = False
+        self._judges_from = 0.0
         self._thread = threading.Thread(target=self._run, name="dragoman-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -122,11 +127,19 @@ class Heartbeat:
                 connection = self._connection or connect(self._url)
                 self._connection = connection
                 self._beat(connection)
-                self._replace_dead(connection)
+                if self._is_away:
+                    log.info("the database is back")
+                    self._is_away = False
+                if self._clock() >= self._judges_from:
+                    self._replace_dead(connection)
                 self._look(connection)
             except Exception as error:
                 # The database is away, or restarts. The next beat tries again.
-                log.warning("the heartbeat failed: %s", str(error).partition("\n")[0])
+                if not self._is_away:
+                    log.warning("the heartbeat failed, and is tried again: %s", str(error).partition("\n")[0])
+                    self._is_away = True
+                # The database may be away for all workers. The others get time to come back before they count as dead.
+                self._judges_from = self._clock() + DEAD_AFTER_SECONDS
                 with contextlib.suppress(Exception):
                     if self._connection is not None:
                         self._connection.close()
