@@ -19,7 +19,8 @@ from tests.postgres import PostgresServer
 import dragoman
 from dragoman.agent import Connection, Safety
 from dragoman.agent.agent import Agent
-from dragoman.agent.approvals import list_requests
+from dragoman.agent.approvals import ApprovalRefused, list_requests
+from dragoman.agent.records import Ended, decode
 from dragoman.engine import EmbeddedEngine, Engine, PostgresEngine, digest_tools
 from dragoman.engine.postgres import _serializer
 from dragoman.engine.workers import DEAD_AFTER_SECONDS, Heartbeat, connect
@@ -160,6 +161,47 @@ def test_a_running_run_is_cancelled(play: Callable[[Scene], None]) -> None:
     play(scene)
 
 
+def test_a_waiting_run_is_cancelled(play: Callable[[Scene], None]) -> None:
+    """The journal did not know it: its approval was listed and accepted, and the session looked interrupted."""
+
+    async def scene(engine: Engine, desk: Desk) -> None:
+        run_id = await engine.submit("clerk", "pay rent", session="day")
+        assert (await engine.wait(run_id)).state == "waiting"
+        (request,) = await list_requests(engine.journal)
+        await engine.cancel(run_id, "too expensive")
+        assert await list_requests(engine.journal) == []
+        with pytest.raises(ApprovalRefused, match="no open request"):
+            await engine.answer(request.id, True)
+        while not (await engine.journal.run(run_id)).ended:
+            await asyncio.sleep(0.01)
+        status = await engine.wait(run_id)
+        assert (status.state, status.agent, desk.done) == ("cancelled", "clerk", [])
+        ended = decode((await engine.journal.read(run_id))[-1].body, Ended)
+        assert (ended.kind, ended.reason) == ("cancelled", "too expensive")
+        await engine.cancel(run_id)
+        assert (await engine.wait(await engine.submit("clerk", "note a", session="day"))).why == "answered"
+
+    play(scene)
+
+
+def test_a_run_that_was_cancelled_in_the_queue_is_repeated_with_the_same_tools(postgres: PostgresServer) -> None:
+    """DBOS forgets the queue of a cancelled run. Any worker could have taken it, and its agent had no name."""
+
+    async def scene() -> None:
+        engine, desk = PostgresEngine(postgres.new_database()), Desk()
+        engine._digests = {"clerk": digest_tools(desk.make_agent())}
+        run_id = await engine.submit("clerk", "note a")
+        await engine.cancel(run_id)
+        status = await engine.status(run_id)
+        assert (status.state, status.agent) == ("cancelled", "clerk")
+        await engine.retry([run_id])
+        status = await engine.status(run_id)
+        assert (status.state, status.agent) == ("queued", "clerk")
+        await engine.close()
+
+    asyncio.run(scene())
+
+
 @asynccontextmanager
 async def taken_away(postgres: PostgresServer, queue: str) -> AsyncIterator[tuple[PostgresEngine, Desk, str]]:
     """A run that another worker takes over while its tool runs, although its worker is alive."""
@@ -169,7 +211,7 @@ async def taken_away(postgres: PostgresServer, queue: str) -> AsyncIterator[tupl
         run_id = await engine.submit("clerk", "stall now")
         while not desk.done:
             await asyncio.sleep(0.01)
-        client = await engine._client()
+        client = engine._client()
         (workflow,) = await client.list_workflows_async(workflow_ids=[run_id])
         await client.resume_workflow_async(run_id, queue_name=queue or workflow.queue_name)
         yield engine, desk, run_id
@@ -335,6 +377,10 @@ def test_what_is_not_there_is_named(play: Callable[[Scene], None]) -> None:
         with pytest.raises(ConfigError, match="already"):
             await engine.work({"clerk": desk.make_agent()}, asyncio.Event())
 
+        for given in ({"run_id": " a"}, {"run_id": "a\nb"}, {"run_id": "a" * 300}, {"session": ""}):
+            with pytest.raises(ConfigError, match="cannot be the name of a"):
+                await engine.submit("clerk", "note a", **given)
+
     play(scene)
 
 
@@ -357,6 +403,24 @@ def test_the_digest_is_that_of_the_tools() -> None:
         return name + line
 
     assert digest_tools(make(dragoman.tool(note))) != first
+
+
+def test_the_digest_covers_the_tools_of_mcp_servers(postgres: PostgresServer) -> None:
+    """They were not known before the first run, so a worker with other servers took the run."""
+
+    async def scene() -> None:
+        engine = PostgresEngine(postgres.new_database())
+        agent: Agent[Any] = Agent(ScriptedModel(["done"]), [faulty("none")], name="clerk")
+        without = digest_tools(agent)
+        async with working(engine, {"clerk": agent}):
+            await _until_it_serves(engine)
+            (worker,) = await engine.workers()
+            assert worker.agents["clerk"] != without
+            assert "mcp__echo__echo" in agent.tools.names
+        await agent.aclose()
+        await engine.close()
+
+    asyncio.run(asyncio.wait_for(scene(), 50))
 
 
 class Bomb:

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from dragoman.agent.approvals import ApprovalRequest, list_requests
-from dragoman.agent.protocol import Denied, Replied, Steered, ToolAnswered
+from dragoman.agent.protocol import Cancelled, Denied, Replied, Steered, ToolAnswered
 from dragoman.agent.records import Ended, Header, decode, hide_noted
 from dragoman.characters import escape_json, escape_text, quote_value
 from dragoman.cli.context import JournalPlace, find_engine, find_journal
@@ -311,7 +311,7 @@ def _text_of(told: Any) -> str:
             return told.found.text or told.reply.text
         case ToolAnswered():
             return result_text(told.result)
-        case Denied():
+        case Denied() | Cancelled():
             return told.reason
         case Steered():
             return told.message.text

@@ -16,8 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.agent.agent import Agent
-from dragoman.agent.handle import Run
-from dragoman.journal.journal import Journal, RunBusy, RunExists, RunLost, UnknownRun
+from dragoman.agent.handle import Run, Task, read_task
+from dragoman.journal.journal import Journal, RunBusy, RunExists, RunLost, UnknownRun, check_name
+from dragoman.journal.leases import new_run_id
 from dragoman.types import Message
 
 log = logging.getLogger("dragoman.engine")
@@ -37,6 +38,16 @@ class Submission(Struct, frozen=True):
     run_id: str
     messages: list[Message]
     session: str | None = None
+    digest: str = ""
+    """The digest of the tools that the run needs."""
+
+
+def make_submission(agent: str, task: Task, session: str | None, run_id: str | None, digest: str = "") -> Submission:
+    """Return a submission with valid names. The journal would refuse others when a worker begins the run."""
+    if session is not None:
+        check_name("session", session)
+    named = check_name("run", run_id) if run_id is not None else new_run_id()
+    return Submission(agent, named, read_task(task), session, digest)
 
 
 class Progress(Struct, frozen=True):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from dragoman.journal.postgres import ADVISORY_LOCK, make_tables
+from dragoman.agent.records import CANCELLATION
+from dragoman.journal.postgres import ADVISORY_LOCK, check_version, describe_url, make_tables
 
 if TYPE_CHECKING:
     import psycopg
@@ -40,10 +41,15 @@ def connect(url: str) -> psycopg.Connection[Any]:
     import psycopg
 
     connection = psycopg.connect(url, autocommit=True, application_name="dragoman worker", connect_timeout=10)
-    make_tables(connection)
-    with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (ADVISORY_LOCK, _TABLES_LOCK))
-        connection.execute(_TABLE)
+    try:
+        make_tables(connection)
+        check_version(connection, describe_url(url))
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (ADVISORY_LOCK, _TABLES_LOCK))
+            connection.execute(_TABLE)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -69,13 +75,16 @@ def find_workers(connection: psycopg.Connection[Any]) -> list[WorkerStatus]:
     ]
 
 
-def find_answered(connection: psycopg.Connection[Any]) -> list[str]:
-    """Return the runs that nobody holds and whose last record is the answer to an approval request."""
+def find_parked(connection: psycopg.Connection[Any]) -> tuple[list[str], list[str]]:
+    """Return the runs that nobody holds and that were answered, and those that were cancelled, by their last record."""
     rows = connection.execute(
-        "SELECT run_id FROM dragoman.runs JOIN dragoman.records ON run = id AND number = records - 1"
-        " WHERE ended <> 1 AND holder IS NULL AND kind = 'answered'"
+        "SELECT run_id, kind FROM dragoman.runs JOIN dragoman.records ON run = id AND number = records - 1"
+        " WHERE ended <> 1 AND holder IS NULL AND (kind = 'answered'"
+        " OR kind = 'input' AND substring(body FROM 1 FOR %s) = %s)",
+        (len(CANCELLATION), CANCELLATION),
     ).fetchall()
-    return [run_id for (run_id,) in rows]
+    answered = [run_id for run_id, kind in rows if kind == "answered"]
+    return answered, [run_id for run_id, kind in rows if kind != "answered"]
 
 
 class Heartbeat:
