@@ -9,9 +9,10 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
+import psycopg
 import pytest
 from tests.mcp.boxes import faulty
 from tests.postgres import PostgresServer
@@ -423,13 +424,18 @@ def test_the_digest_covers_the_tools_of_mcp_servers(postgres: PostgresServer) ->
     asyncio.run(asyncio.wait_for(scene(), 50))
 
 
+EXPLODED: list[str] = []
+
+
+def explode() -> None:
+    EXPLODED.append("now")
+
+
 class Bomb:
     """What a person who can write the database could store if it were read with pickle."""
 
-    exploded: ClassVar[list[str]] = []
-
     def __reduce__(self) -> Any:
-        return Bomb.exploded.append, ("now",)
+        return explode, ()
 
 
 def test_what_the_engine_stores_is_plain_json() -> None:
@@ -441,7 +447,36 @@ def test_what_the_engine_stores_is_plain_json() -> None:
     for forged in (base64.b64encode(pickle.dumps(Bomb())).decode(), pickle.dumps(Bomb(), 0).decode()):
         with pytest.raises(msgspec.DecodeError):
             stored.deserialize(forged)
-    assert Bomb.exploded == []
+    assert EXPLODED == []
+
+
+def test_rows_that_name_pickle_run_no_code(postgres: PostgresServer) -> None:
+    """DBOS reads a row with pickle if the row says so, whatever its serializer is."""
+    url, bomb = postgres.new_database(), base64.b64encode(pickle.dumps(Bomb())).decode()
+
+    async def scene() -> None:
+        engine, desk = PostgresEngine(url), Desk()
+        digest = digest_tools(desk.make_agent())
+        engine._digests = {"clerk": digest}
+        with psycopg.connect(url, autocommit=True) as attacker:
+            for state, column in (("ENQUEUED", "inputs"), ("CANCELLED", "inputs"), ("SUCCESS", "output")):
+                run_id = await engine.submit("clerk", "note a", run_id=f"forged-{state}")
+                attacker.execute(
+                    f"UPDATE dbos.workflow_status SET status = %s, serialization = 'py_pickle', {column} = %s"
+                    " WHERE workflow_uuid = %s",
+                    (state, bomb, run_id),
+                )
+            attacker.execute("UPDATE dbos.workflow_status SET queue_name = NULL WHERE status = 'CANCELLED'")
+        states = {status.run_id: status.state for status in await engine.recent(10)}
+        assert states == {"forged-ENQUEUED": "queued", "forged-CANCELLED": "cancelled", "forged-SUCCESS": "ended"}
+        async with working(engine, {"clerk": desk.make_agent()}):
+            await _until_it_serves(engine)
+            assert (await engine.wait(await engine.submit("clerk", "note b"))).why == "answered"
+        await engine.close()
+        assert desk.done == ["b"]
+
+    asyncio.run(asyncio.wait_for(scene(), 50))
+    assert EXPLODED == []
 
 
 def test_a_bug_in_the_execution_of_a_run_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

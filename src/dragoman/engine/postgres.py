@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -88,6 +88,36 @@ def _serializer() -> Any:
     return JsonSerializer()
 
 
+class _PickleBan(threading.local):
+    """Where pickle is forbidden: in the threads that ask for runs, and everywhere in a worker."""
+
+    in_this_thread = False
+
+
+_ban = _PickleBan()
+_workers: set[int] = set()
+"""The process ids of workers: a child of a worker may use DBOS itself."""
+
+
+@cache
+def _forbid_pickle() -> None:
+    """Make DBOS refuse pickle. It reads a row with pickle if the row says so, whatever the serializer is.
+
+    A program may use DBOS for its own purposes beside this engine, so its own threads keep what they have.
+    """
+    from dbos import _serialization
+
+    kind = type(_serialization.DBOSDefaultSerializer)
+    usual = kind.deserialize
+
+    def deserialize(self: Any, serialized_data: str) -> Any:
+        if _ban.in_this_thread or os.getpid() in _workers:
+            raise DragomanError("a row of the database is not JSON, and is not read")
+        return usual(self, serialized_data)
+
+    kind.deserialize = deserialize  # type: ignore[method-assign, assignment]
+
+
 def _describe(value: Any) -> Any:
     if isinstance(value, BaseException):
         return {"error_message": f"{type(value).__name__}: {value}"[:2000]}
@@ -114,7 +144,11 @@ def _queue_of(workflow: Any) -> str:
     """Return the queue of a run. DBOS forgets that of a cancelled run; the submission knows it."""
     if workflow.queue_name or workflow.input is None:
         return workflow.queue_name or ""
-    submission: Submission = decode(workflow.input["args"][0].encode(), Submission)
+    try:
+        submission: Submission = decode(workflow.input["args"][0].encode(), Submission)
+    except (msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError):
+        # Another program wrote this row.
+        return ""
     return queue_name(submission.agent, submission.digest)
 
 
@@ -295,6 +329,7 @@ class PostgresEngine:
         """
         retry = Retry(self._place, WAIT_SECONDS)
         while True:
+            _ban.in_this_thread = True
             try:
                 return work()
             except Exception as error:
@@ -303,10 +338,13 @@ class PostgresEngine:
                 was_reached = self._own_client is not None or self._lookup is not None
                 if not (is_away(cause) and was_reached and retry.wait(self._closing)):
                     raise explain(cause, self._place) from error
+            finally:
+                _ban.in_this_thread = False
 
     def _client(self) -> DBOSClient:
         from dbos import DBOS, DBOSClient
 
+        _forbid_pickle()
         with self._client_lock:
             if self._own_client is None:
                 # The connection explains what is wrong with the address or the server. DBOS does not, and tries for
@@ -347,6 +385,7 @@ class PostgresEngine:
     def _launch(self, digests: Mapping[str, str]) -> None:
         from dbos import DBOS
 
+        _workers.add(os.getpid())
         config: Any = {
             "name": APPLICATION,
             "system_database_url": self._dbos_url,
@@ -379,6 +418,7 @@ class PostgresEngine:
         if self._executor is not None:
             self._executor.abandon()
         DBOS.destroy(destroy_registry=True)
+        _workers.discard(os.getpid())
         heartbeat.stop()
         # The runs that were not finished go on elsewhere. Without the database, the other workers notice it themselves.
         with contextlib.suppress(Exception):
