@@ -6,7 +6,7 @@ import asyncio
 import base64
 import pickle
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ from dragoman.engine import EmbeddedEngine, Engine, PostgresEngine, digest_tools
 from dragoman.engine.postgres import _serializer
 from dragoman.engine.workers import DEAD_AFTER_SECONDS, Heartbeat, connect
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.journal import UnknownRun
+from dragoman.journal import Entry, UnknownRun
+from dragoman.journal.journal import JournalUnreachable
 from dragoman.testing import ScriptedModel, call
 from dragoman.types import Request, ToolCall, ToolResult
 
@@ -201,6 +202,28 @@ def test_a_run_that_was_cancelled_in_the_queue_is_repeated_with_the_same_tools(p
         await engine.close()
 
     asyncio.run(scene())
+
+
+def test_a_run_survives_a_database_that_is_away_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It failed with the error of the journal, although nothing was wrong with it, and nothing repeated it."""
+
+    async def scene() -> None:
+        engine, desk, refused = EmbeddedEngine(tmp_path / "journal.db"), Desk(), list[str]()
+        append = engine.journal.append
+
+        async def append_later(run_id: str, entries: Sequence[Entry], *, token: int) -> None:
+            if entries[-1].kind == "finished" and not refused:
+                refused.append(run_id)
+                raise JournalUnreachable("the database cannot be reached")
+            await append(run_id, entries, token=token)
+
+        monkeypatch.setattr(engine.journal, "append", append_later)
+        async with working(engine, {"clerk": desk.make_agent()}):
+            status = await engine.wait(await engine.submit("clerk", "note a"))
+        await engine.close()
+        assert (refused, status.why, desk.done) == ([status.run_id], "answered", ["a"])
+
+    asyncio.run(asyncio.wait_for(scene(), 50))
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from dragoman.agent.agent import Agent
 from dragoman.agent.handle import Run, Task, read_task
-from dragoman.journal.journal import Journal, RunBusy, RunExists, RunLost, UnknownRun, check_name
+from dragoman.journal.journal import Journal, JournalUnreachable, RunBusy, RunExists, RunLost, UnknownRun, check_name
 from dragoman.journal.leases import new_run_id
 from dragoman.types import Message
 
@@ -97,8 +97,8 @@ class Executor:
         goes_on = False
         try:
             goes_on = await self._step(submission)
-        except RunLost as lost:
-            # Another worker has it, or had it for a while. The next step finds out.
+        except (RunLost, JournalUnreachable) as lost:
+            # Another worker has it, or had it for a while, or nobody could. The next step finds out.
             log.warning("%s", lost)
             return Progress("goes_on")
         finally:

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from dragoman.errors import ConfigError
 from dragoman.extras import missing_extra
-from dragoman.journal.journal import JournalError, JournalFailed, JournalTooNew
+from dragoman.journal.journal import JournalError, JournalFailed, JournalTooNew, JournalUnreachable
 from dragoman.journal.leases import Holder, is_running, new_run_id
 from dragoman.journal.rows import Connection, Cursor, Row
 from dragoman.journal.schema import empty
@@ -296,7 +296,7 @@ class PostgresWriter(Writer[PostgresConnection]):
         retry = Retry(self._settings.place, self._settings.wait_seconds)
         while True:
             super().serve(jobs)
-            jobs = [job for job in jobs if isinstance(job.outcome[1], _Unreachable)]
+            jobs = [job for job in jobs if isinstance(job.outcome[1], JournalUnreachable)]
             if not jobs or not retry.wait(self.stop):
                 return
 
@@ -360,23 +360,14 @@ class PostgresWriter(Writer[PostgresConnection]):
 _LOCKED = "55P03"
 
 
-class _Unreachable(JournalFailed):
-    """The server cannot be reached, or another session keeps a lock.
-
-    The journal tries again for some time before a task gets this error.
-    """
-
-    hint = "start the database or check the address, then try again"
-
-
 def _unreachable(error: BaseException, raw: psycopg.Connection[Any] | None, place: str) -> BaseException:
     if getattr(error, "sqlstate", None) == _LOCKED:
-        return _Unreachable(f"the journal in the database {place} is locked", hint="try again")
+        return JournalUnreachable(f"the journal in the database {place} is locked", hint="try again")
     return _away(error, place) if _is_lost(error, raw) else explain(error, place)
 
 
 def _away(error: BaseException, place: str) -> BaseException:
-    return _Unreachable(f"the database {place} cannot be reached: {str(error).partition(chr(10))[0][:200]}")
+    return JournalUnreachable(f"the database {place} cannot be reached: {str(error).partition(chr(10))[0][:200]}")
 
 
 class PostgresReader(Handler):
@@ -392,7 +383,7 @@ class PostgresReader(Handler):
         for job in jobs:
             while True:
                 self._try(job)
-                if not isinstance(job.outcome[1], _Unreachable) or not retry.wait(self.stop):
+                if not isinstance(job.outcome[1], JournalUnreachable) or not retry.wait(self.stop):
                     break
 
     def _try(self, job: Job) -> None:
