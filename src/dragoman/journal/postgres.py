@@ -274,7 +274,9 @@ class Retry(Struct):
     def wait(self, stop: threading.Event) -> bool:
         """Wait before the next attempt. False: the time is over."""
         if not self.deadline:
+            # The first new connection usually succeeds: the server ended the old one while nobody used it.
             self.deadline = time.monotonic() + self.seconds
+        elif self.pause == 2 * _FIRST_PAUSE:
             _log.warning("the database %s cannot be reached; trying for %.0f seconds", self.place, self.seconds)
         left = self.deadline - time.monotonic()
         if left <= 0 or stop.is_set():
