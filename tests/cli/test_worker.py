@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+from unittest.mock import AsyncMock
 
 import psycopg
 import pytest
@@ -16,6 +17,8 @@ from tests.cli.commands import COMMAND, Desk
 from tests.cli.conftest import Command
 from tests.postgres import PostgresServer
 from tests.postgres import postgres as postgres
+
+from dragoman.engine import PostgresEngine
 
 SHOP = """
 import asyncio
@@ -157,6 +160,11 @@ def test_a_run_from_its_submission_to_its_end(dragoman: Command, shop: Shop) -> 
     cancelled = dragoman("cancel", stalled)
     assert cancelled.out == f"{stalled}: cancelled\n"
     assert dragoman("logs", stalled, "--follow").code == 0
+    with pytest.MonkeyPatch.context() as patch:
+        # Whoever is interrupted, or loses the database, has to know which run it was.
+        patch.setattr(PostgresEngine, "wait", AsyncMock(side_effect=KeyboardInterrupt))
+        left = dragoman("submit", "clerk", "note z", "--wait", "--id", "run-z")
+    assert "the workers continue the run: dragoman status run-z" in left.err
     listed = dragoman("status")
     assert "1 worker" in listed.out and listed.out.count("clerk") >= 3
     said = shop.stop()

@@ -88,7 +88,12 @@ def submit(
         if not wait:
             write_json({"run_id": submitted, "agent": agent}) if as_json else print_line(submitted)
             return 0
-        status = await opened.wait(submitted)
+        try:
+            status = await opened.wait(submitted)
+        except BaseException:
+            # Interrupted, or without the database.
+            print_line(f"the workers continue the run: dragoman status {submitted}", error=True)
+            raise
         return await _print_answer(opened.journal, status, as_json=as_json)
 
     return with_engine(find_engine(engine), work)
