@@ -26,8 +26,7 @@ from dragoman.engine import EmbeddedEngine, Engine, PostgresEngine, digest_tools
 from dragoman.engine.postgres import _serializer
 from dragoman.engine.workers import DEAD_AFTER_SECONDS, Heartbeat, connect
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.journal import Entry, UnknownRun
-from dragoman.journal.journal import JournalUnreachable
+from dragoman.journal import Entry, JournalUnreachable, UnknownRun
 from dragoman.testing import ScriptedModel, call
 from dragoman.types import Request, ToolCall, ToolResult
 
