@@ -223,6 +223,11 @@ def test_misuse_of_a_batch_is_told(desk: Desk, dragoman: Command, monkeypatch: p
         (good, ["--workers", "0"], "--workers"),
         (good, ["--output", "other.txt"], "line 1 is not a result of a batch"),
         (good, ["--output", "."], "cannot write"),
+        # A device without an end was read until the memory was full.
+        (good, ["--output", os.devnull], "it is not a regular file"),
+        # The only line of a file without a line break was taken for a result that a crash cut off, and removed.
+        ('"one"', ["--output", "tasks.jsonl"], "line 1 is not a result of a batch"),
+        ('{"id":"a","task":"one"}', ["--output", "tasks.jsonl"], "line 1 is not a result of a batch"),
         (good, ["--agent", "clerk", "--deny", "bash"], "--agent takes no --model, --deny, --base-url"),
         (good, ["--engine", "me:secret@db"], "--engine is not the address of a database"),
     ]
@@ -231,6 +236,8 @@ def test_misuse_of_a_batch_is_told(desk: Desk, dragoman: Command, monkeypatch: p
         done = dragoman("batch", "tasks.jsonl", "-m", "custom:m", "--base-url", "http://127.0.0.1:9/v1", *words)
         assert (done.code, message in done.err) == (2, True), (content, words, done.err)
         assert "secret" not in done.err
+        assert (desk.folder / "tasks.jsonl").read_text(encoding="utf-8") == content
+    assert "it is a folder" in dragoman("batch", ".", "-m", "custom:m", "--base-url", "http://127.0.0.1:9/v1").err
     assert "no engine is given" in dragoman("batch", "tasks.jsonl", "--agent", "clerk").err
     assert (desk.folder / "other.txt").read_text(encoding="utf-8") == "not a result\n"
 

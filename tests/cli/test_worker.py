@@ -9,12 +9,16 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+from unittest.mock import AsyncMock
 
+import psycopg
 import pytest
 from tests.cli.commands import COMMAND, Desk
 from tests.cli.conftest import Command
 from tests.postgres import PostgresServer
 from tests.postgres import postgres as postgres
+
+from dragoman.engine import PostgresEngine
 
 SHOP = """
 import asyncio
@@ -156,6 +160,11 @@ def test_a_run_from_its_submission_to_its_end(dragoman: Command, shop: Shop) -> 
     cancelled = dragoman("cancel", stalled)
     assert cancelled.out == f"{stalled}: cancelled\n"
     assert dragoman("logs", stalled, "--follow").code == 0
+    with pytest.MonkeyPatch.context() as patch:
+        # Whoever is interrupted, or loses the database, has to know which run it was.
+        patch.setattr(PostgresEngine, "wait", AsyncMock(side_effect=KeyboardInterrupt))
+        left = dragoman("submit", "clerk", "note z", "--wait", "--id", "run-z")
+    assert "the workers continue the run: dragoman status run-z" in left.err
     listed = dragoman("status")
     assert "1 worker" in listed.out and listed.out.count("clerk") >= 3
     said = shop.stop()
@@ -211,11 +220,17 @@ def test_misuse_of_workers_is_told(desk: Desk, dragoman: Command, engine: str, m
         assert (done.code, message in done.err) == (2, True), (words, done.err)
     unreachable = dragoman("status", "--engine", "postgres://me:hunter2hunter2@127.0.0.1:9/none")
     assert unreachable.code == 2 and "127.0.0.1:9/none" in unreachable.err
+    absent = dragoman("status", "--engine", engine.replace("tester@", "tester:hunter2hunter2@") + "-absent")
+    assert (absent.code, "hint: create it: createdb NAME" in absent.err) == (2, True), absent.err
+    with psycopg.connect(engine, autocommit=True) as connection:
+        connection.execute("UPDATE dragoman.version SET number = 99")
+    newer = dragoman("worker", "shop.py:later")
+    assert (newer.code, "written by a newer dragoman" in newer.err) == (2, True), newer.err
     monkeypatch.setenv("DRAGOMAN_ENGINE", "mysql://me:hunter2hunter2@db/none")
     wrong = dragoman("status")
     assert wrong.code == 2 and "an address such as postgres://user@host/name" in wrong.err
     shown = dragoman("config", "show", "--set") if wrong.code == 0 else wrong
-    assert "hunter2" not in unreachable.err + wrong.err + shown.out
+    assert "hunter2" not in unreachable.err + absent.err + wrong.err + shown.out
 
 
 def test_a_journal_in_a_database_is_named_like_a_file(dragoman: Command, desk: Desk, engine: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import pickle
-from collections.abc import AsyncIterator, Callable, Coroutine
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
+import psycopg
 import pytest
 from tests.mcp.boxes import faulty
 from tests.postgres import PostgresServer
@@ -18,11 +20,13 @@ from tests.postgres import PostgresServer
 import dragoman
 from dragoman.agent import Connection, Safety
 from dragoman.agent.agent import Agent
-from dragoman.agent.approvals import list_requests
+from dragoman.agent.approvals import ApprovalRefused, list_requests
+from dragoman.agent.records import Ended, decode
 from dragoman.engine import EmbeddedEngine, Engine, PostgresEngine, digest_tools
 from dragoman.engine.postgres import _serializer
+from dragoman.engine.workers import DEAD_AFTER_SECONDS, Heartbeat, connect
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.journal import UnknownRun
+from dragoman.journal import Entry, JournalUnreachable, UnknownRun
 from dragoman.testing import ScriptedModel, call
 from dragoman.types import Request, ToolCall, ToolResult
 
@@ -34,7 +38,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.done: list[str] = []
-        self.begun = asyncio.Event()
+        self.may_end = False
 
     def make_agent(self, engine: Any = None) -> Agent[Any]:
         @dragoman.tool
@@ -51,10 +55,12 @@ class Desk:
 
         @dragoman.tool
         async def stall(name: str) -> str:
-            """Take for ever."""
-            self.begun.set()
-            await asyncio.Event().wait()
-            return name
+            """Wait until the test goes on."""
+            self.done.append(f"begun {name}")
+            while not self.may_end:
+                await asyncio.sleep(0.01)
+            self.done.append(name)
+            return "stalled"
 
         def say(request: Request) -> Any:
             parts = [part for message in request.messages for part in message.parts]
@@ -151,9 +157,146 @@ def test_a_running_run_is_cancelled(play: Callable[[Scene], None]) -> None:
         assert (await engine.wait(run_id)).state == "cancelled"
         while not (await engine.journal.run(run_id)).ended:
             pass
-        assert desk.done == []
+        assert desk.done == ["begun now"]
 
     play(scene)
+
+
+def test_a_waiting_run_is_cancelled(play: Callable[[Scene], None]) -> None:
+    """The journal did not know it: its approval was listed and accepted, and the session looked interrupted."""
+
+    async def scene(engine: Engine, desk: Desk) -> None:
+        run_id = await engine.submit("clerk", "pay rent", session="day")
+        assert (await engine.wait(run_id)).state == "waiting"
+        (request,) = await list_requests(engine.journal)
+        await engine.cancel(run_id, "too expensive")
+        assert await list_requests(engine.journal) == []
+        with pytest.raises(ApprovalRefused, match="no open request"):
+            await engine.answer(request.id, True)
+        while not (await engine.journal.run(run_id)).ended:
+            await asyncio.sleep(0.01)
+        status = await engine.wait(run_id)
+        assert (status.state, status.agent, desk.done) == ("cancelled", "clerk", [])
+        ended = decode((await engine.journal.read(run_id))[-1].body, Ended)
+        assert (ended.kind, ended.reason) == ("cancelled", "too expensive")
+        await engine.cancel(run_id)
+        assert (await engine.wait(await engine.submit("clerk", "note a", session="day"))).why == "answered"
+
+    play(scene)
+
+
+def test_a_run_that_was_cancelled_in_the_queue_is_repeated_with_the_same_tools(postgres: PostgresServer) -> None:
+    """DBOS forgets the queue of a cancelled run. Any worker could have taken it, and its agent had no name."""
+
+    async def scene() -> None:
+        engine, desk = PostgresEngine(postgres.new_database()), Desk()
+        engine._digests = {"clerk": digest_tools(desk.make_agent())}
+        run_id = await engine.submit("clerk", "note a")
+        await engine.cancel(run_id)
+        status = await engine.status(run_id)
+        assert (status.state, status.agent) == ("cancelled", "clerk")
+        await engine.retry([run_id])
+        status = await engine.status(run_id)
+        assert (status.state, status.agent) == ("queued", "clerk")
+        await engine.close()
+
+    asyncio.run(scene())
+
+
+def test_a_run_survives_a_database_that_is_away_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It failed with the error of the journal, although nothing was wrong with it, and nothing repeated it."""
+
+    async def scene() -> None:
+        engine, desk, refused = EmbeddedEngine(tmp_path / "journal.db"), Desk(), list[str]()
+        append = engine.journal.append
+
+        async def append_later(run_id: str, entries: Sequence[Entry], *, token: int) -> None:
+            if entries[-1].kind == "finished" and not refused:
+                refused.append(run_id)
+                raise JournalUnreachable("the database cannot be reached")
+            await append(run_id, entries, token=token)
+
+        monkeypatch.setattr(engine.journal, "append", append_later)
+        async with working(engine, {"clerk": desk.make_agent()}):
+            status = await engine.wait(await engine.submit("clerk", "note a"))
+        await engine.close()
+        assert (refused, status.why, desk.done) == ([status.run_id], "answered", ["a"])
+
+    asyncio.run(asyncio.wait_for(scene(), 50))
+
+
+@asynccontextmanager
+async def taken_away(postgres: PostgresServer, queue: str) -> AsyncIterator[tuple[PostgresEngine, Desk, str]]:
+    """A run that another worker takes over while its tool runs, although its worker is alive."""
+    engine, desk = PostgresEngine(postgres.new_database()), Desk()
+    async with asyncio.timeout(50), working(engine, {"clerk": desk.make_agent()}):
+        await _until_it_serves(engine)
+        run_id = await engine.submit("clerk", "stall now")
+        while not desk.done:
+            await asyncio.sleep(0.01)
+        client = engine._client()
+        (workflow,) = await client.list_workflows_async(workflow_ids=[run_id])
+        await client.resume_workflow_async(run_id, queue_name=queue or workflow.queue_name)
+        yield engine, desk, run_id
+    await engine.close()
+
+
+def test_a_live_worker_lets_go_of_a_run_that_another_one_took(postgres: PostgresServer) -> None:
+    """It kept the run in the journal for as long as it lived, and the other worker waited for it all the time."""
+
+    async def scene() -> None:
+        async with taken_away(postgres, "clerk:elsewhere") as (engine, desk, run_id):
+            desk.may_end = True
+            while (await engine.journal.run(run_id)).holder:
+                await asyncio.sleep(0.01)
+            assert (await _records(engine, run_id))[-1].kind == "finished"
+            assert desk.done == ["begun now", "now"]
+
+    asyncio.run(scene())
+
+
+def test_a_worker_that_gets_its_own_run_again_finishes_the_command_first(postgres: PostgresServer) -> None:
+    """It executed two commands of one run at the same time, and called the outcome of the tool unknown."""
+
+    async def scene() -> None:
+        async with taken_away(postgres, "") as (engine, desk, run_id):
+            while (await engine.status(run_id)).state != "running":
+                await asyncio.sleep(0.01)
+            desk.may_end = True
+            assert (await engine.wait(run_id)).why == "answered"
+            assert desk.done == ["begun now", "now"]
+            assert "finished" in {record.kind for record in await _records(engine, run_id)}
+
+    asyncio.run(scene())
+
+
+def test_workers_have_time_to_come_back_after_the_database_was_away(postgres: PostgresServer) -> None:
+    """The first worker that came back took the runs of all others, which were alive and only a moment later."""
+    url, now, taken, beats = postgres.new_database(), [100.0], list[str](), threading.Semaphore(0)
+
+    def take_over(dead: list[str]) -> list[str]:
+        taken.extend(dead)
+        return dead
+
+    heartbeat = Heartbeat(url, "first", {}, take_over=take_over, look=lambda _: beats.release(), clock=lambda: now[0])
+    heartbeat.start()
+    with connect(url) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = %s"
+            " AND application_name = 'dragoman worker'",
+            (url.rpartition("/")[2],),
+        )
+        # The second worker did not beat for as long as the database was away.
+        other.execute("INSERT INTO dragoman.workers VALUES ('second', clock_timestamp() - interval '20s', '{}')")
+        while beats.acquire(blocking=False):
+            pass
+        assert beats.acquire(timeout=20) and beats.acquire(timeout=20)
+        assert taken == []
+        now[0] += DEAD_AFTER_SECONDS
+        while not taken:
+            assert beats.acquire(timeout=20)
+        heartbeat.stop()
+    assert taken == ["second"]
 
 
 def test_a_program_names_an_engine_and_nothing_else_changes(play: Callable[[Scene], None]) -> None:
@@ -257,6 +400,10 @@ def test_what_is_not_there_is_named(play: Callable[[Scene], None]) -> None:
         with pytest.raises(ConfigError, match="already"):
             await engine.work({"clerk": desk.make_agent()}, asyncio.Event())
 
+        for given in ({"run_id": " a"}, {"run_id": "a\nb"}, {"run_id": "a" * 300}, {"session": ""}):
+            with pytest.raises(ConfigError, match="cannot be the name of a"):
+                await engine.submit("clerk", "note a", **given)
+
     play(scene)
 
 
@@ -281,13 +428,36 @@ def test_the_digest_is_that_of_the_tools() -> None:
     assert digest_tools(make(dragoman.tool(note))) != first
 
 
+def test_the_digest_covers_the_tools_of_mcp_servers(postgres: PostgresServer) -> None:
+    """They were not known before the first run, so a worker with other servers took the run."""
+
+    async def scene() -> None:
+        engine = PostgresEngine(postgres.new_database())
+        agent: Agent[Any] = Agent(ScriptedModel(["done"]), [faulty("none")], name="clerk")
+        without = digest_tools(agent)
+        async with working(engine, {"clerk": agent}):
+            await _until_it_serves(engine)
+            (worker,) = await engine.workers()
+            assert worker.agents["clerk"] != without
+            assert "mcp__echo__echo" in agent.tools.names
+        await agent.aclose()
+        await engine.close()
+
+    asyncio.run(asyncio.wait_for(scene(), 50))
+
+
+EXPLODED: list[str] = []
+
+
+def explode() -> None:
+    EXPLODED.append("now")
+
+
 class Bomb:
     """What a person who can write the database could store if it were read with pickle."""
 
-    exploded: ClassVar[list[str]] = []
-
     def __reduce__(self) -> Any:
-        return Bomb.exploded.append, ("now",)
+        return explode, ()
 
 
 def test_what_the_engine_stores_is_plain_json() -> None:
@@ -299,7 +469,36 @@ def test_what_the_engine_stores_is_plain_json() -> None:
     for forged in (base64.b64encode(pickle.dumps(Bomb())).decode(), pickle.dumps(Bomb(), 0).decode()):
         with pytest.raises(msgspec.DecodeError):
             stored.deserialize(forged)
-    assert Bomb.exploded == []
+    assert EXPLODED == []
+
+
+def test_rows_that_name_pickle_run_no_code(postgres: PostgresServer) -> None:
+    """DBOS reads a row with pickle if the row says so, whatever its serializer is."""
+    url, bomb = postgres.new_database(), base64.b64encode(pickle.dumps(Bomb())).decode()
+
+    async def scene() -> None:
+        engine, desk = PostgresEngine(url), Desk()
+        digest = digest_tools(desk.make_agent())
+        engine._digests = {"clerk": digest}
+        with psycopg.connect(url, autocommit=True) as attacker:
+            for state, column in (("ENQUEUED", "inputs"), ("CANCELLED", "inputs"), ("SUCCESS", "output")):
+                run_id = await engine.submit("clerk", "note a", run_id=f"forged-{state}")
+                attacker.execute(
+                    f"UPDATE dbos.workflow_status SET status = %s, serialization = 'py_pickle', {column} = %s"
+                    " WHERE workflow_uuid = %s",
+                    (state, bomb, run_id),
+                )
+            attacker.execute("UPDATE dbos.workflow_status SET queue_name = NULL WHERE status = 'CANCELLED'")
+        states = {status.run_id: status.state for status in await engine.recent(10)}
+        assert states == {"forged-ENQUEUED": "queued", "forged-CANCELLED": "cancelled", "forged-SUCCESS": "ended"}
+        async with working(engine, {"clerk": desk.make_agent()}):
+            await _until_it_serves(engine)
+            assert (await engine.wait(await engine.submit("clerk", "note b"))).why == "answered"
+        await engine.close()
+        assert desk.done == ["b"]
+
+    asyncio.run(asyncio.wait_for(scene(), 50))
+    assert EXPLODED == []
 
 
 def test_a_bug_in_the_execution_of_a_run_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -716,6 +716,13 @@ class Agent(Generic[DepsT]):
         known.put(endpoint.base_url, endpoint.model, fact)
         return self._resolve(given, self._base_url if given is self._model else "", known)
 
+    async def load_tools(self) -> Toolset:
+        """Start the MCP servers among the tools, which the first run does otherwise. Return all tools."""
+        await self._start_servers()
+        if self._sources is not None and (tools := self._sources.refresh()) is not self.tools:
+            self.tools, self._chosen_mode = tools, None
+        return self.tools
+
     async def _start_servers(self) -> None:
         if self._sources is not None:
             await self._sources.start()

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.protocol import Approved, AskApproval, Denied, Planned, Postponed, Stale
-from dragoman.agent.records import canonical, decode, encode, hide_noted
+from dragoman.agent.records import canonical, decode, encode, hide_noted, is_cancellation
 from dragoman.agent.redaction import redact_arguments
 from dragoman.agent.resume import read_header
 from dragoman.args import load
@@ -224,6 +224,8 @@ def read_requests(records: Iterable[Record], *, shown: bool = False) -> dict[str
                 found[record.call_id] = replace(request, answer=answer)
         elif record.kind in ("started", "denied", "finished"):
             found.pop(record.call_id, None)
+        elif is_cancellation(record):
+            found.clear()
     return found
 
 

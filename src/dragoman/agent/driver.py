@@ -294,11 +294,11 @@ class Driver:
         try:
             await self._advance()
         except BaseException:
-            await self._close()
+            await self.release()
             raise
         if self._waiting:
             return True
-        await self._close()
+        await self.release()
         return False
 
     async def _advance(self) -> None:
@@ -325,7 +325,8 @@ class Driver:
         finally:
             self._task = None
 
-    async def _close(self) -> None:
+    async def release(self) -> None:
+        """Release the run in the journal, so that another process can continue it."""
         if self._services.run_journal is not None:
             await self._services.run_journal.close()
 

@@ -210,6 +210,13 @@ class Run(Generic[AnswerT]):
         if self._driver is not None:
             self._driver.abandon()
 
+    async def leave(self) -> None:
+        """Stop between two commands, without an end: another process continues the run."""
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            await driver.release()
+            driver.close()
+
     # ---- the events --------------------------------------------------------------------------------------------------
 
     @property

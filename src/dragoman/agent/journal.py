@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.agent.protocol import Input, Replied
-from dragoman.agent.records import Ended, Started, count_common, encode, kind_of, note_secrets
+from dragoman.agent.protocol import Cancelled, Input, Replied
+from dragoman.agent.records import Ended, Started, count_common, encode, is_cancellation, kind_of, note_secrets
 from dragoman.agent.result import RunResult
-from dragoman.journal.journal import Entry, Journal
+from dragoman.journal.journal import Entry, Journal, RunBusy, UnknownRun
 from dragoman.secrets import HumanSink
 from dragoman.types import Message, ToolCall
 
@@ -76,3 +76,20 @@ class RunJournal:
     async def _append(self, *entries: Entry) -> None:
         noted = [msgspec.structs.replace(each, body=note_secrets(each.body, self._sink)) for each in entries]
         await self._journal.append(self._run_id, noted, token=self._token)
+
+
+async def record_cancellation(journal: Journal, run_id: str, reason: str) -> None:
+    """Record that a run was cancelled which no process holds. Its approvals are void, and who resumes it ends it.
+
+    A process that holds the run has to cancel it itself.
+    """
+    try:
+        token = await journal.claim(run_id, "a cancellation")
+    except (RunBusy, UnknownRun):
+        return
+    try:
+        last = (await journal.read(run_id))[-1]
+        if last.kind != "ended" and not is_cancellation(last):
+            await journal.append(run_id, [Entry("input", encode(Cancelled(reason)))], token=token)
+    finally:
+        await journal.release(run_id, token=token)

@@ -198,6 +198,15 @@ def kind_of(told: Input) -> tuple[Any, str]:
     return "input", told.call_id if isinstance(told, Reviewed) and told.verdict != "go" else ""
 
 
+CANCELLATION = b'{"type":"cancelled"'
+"""How the body of a record of a cancellation begins."""
+
+
+def is_cancellation(record: Record) -> bool:
+    """Whether the record is that of a cancellation. The run ends with it."""
+    return record.kind == "input" and record.body.startswith(CANCELLATION)
+
+
 def canonical(value: Any) -> bytes:
     """Encode a value as JSON that is equal for equal values: sorted keys; 1, true and "1" differ."""
     try:

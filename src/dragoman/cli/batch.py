@@ -151,7 +151,10 @@ def _results_path(tasks: str, output: str | None) -> Path:
         return Path(output).expanduser()
     if tasks == "-":
         raise ConfigError("the tasks of standard input need --output", hint="for example --output results.jsonl")
-    return Path(tasks).expanduser().with_suffix(".results.jsonl")
+    path = Path(tasks).expanduser()
+    if not path.name:
+        raise ConfigError(f"cannot read {tasks}: it is a folder", hint="name a file of tasks")
+    return path.with_suffix(".results.jsonl")
 
 
 def _open(engine: str | None, results: Path, settings: dict[str, Any]) -> tuple[Engine, str]:

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from dragoman.agent.approvals import ApprovalRequest, list_requests
-from dragoman.agent.protocol import Denied, Replied, Steered, ToolAnswered
+from dragoman.agent.protocol import Cancelled, Denied, Replied, Steered, ToolAnswered
 from dragoman.agent.records import Ended, Header, decode, hide_noted
 from dragoman.characters import escape_json, escape_text, quote_value
 from dragoman.cli.context import JournalPlace, find_engine, find_journal
@@ -88,7 +88,12 @@ def submit(
         if not wait:
             write_json({"run_id": submitted, "agent": agent}) if as_json else print_line(submitted)
             return 0
-        status = await opened.wait(submitted)
+        try:
+            status = await opened.wait(submitted)
+        except BaseException:
+            # Interrupted, or without the database.
+            print_line(f"the workers continue the run: dragoman status {submitted}", error=True)
+            raise
         return await _print_answer(opened.journal, status, as_json=as_json)
 
     return with_engine(find_engine(engine), work)
@@ -311,7 +316,7 @@ def _text_of(told: Any) -> str:
             return told.found.text or told.reply.text
         case ToolAnswered():
             return result_text(told.result)
-        case Denied():
+        case Denied() | Cancelled():
             return told.reason
         case Steered():
             return told.message.text

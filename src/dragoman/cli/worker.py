@@ -76,6 +76,7 @@ def with_engine(address: str, work: Callable[[PostgresEngine], Awaitable[T]]) ->
 
 
 def open_engine(address: str, **settings: Any) -> PostgresEngine:
+    install_log(logging.WARNING)
     try:
         from dragoman.engine import PostgresEngine
     except ImportError as error:
@@ -130,19 +131,18 @@ def worker(
     address = find_engine(engine)
     loaded = load_agents(agents)
     opened = open_engine(address, worker=name, concurrency=concurrency, rate=read_rate(rate))
-    install_log()
-    _print_start(opened, loaded, address, as_json=as_json)
-    return asyncio.run(_work(opened, loaded))
+    install_log(logging.INFO)
+    return asyncio.run(_work(opened, loaded, lambda: _print_start(opened, loaded, address, as_json=as_json)))
 
 
-def install_log() -> None:
-    """Write what the engine does to standard error."""
-    log = logging.getLogger("dragoman.engine")
+def install_log(level: int) -> None:
+    """Write what the engine does, and what it waits for, to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LineFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    log.handlers[:] = [handler]
-    log.setLevel(logging.INFO)
-    log.propagate = False
+    for log in map(logging.getLogger, ("dragoman.engine", "dragoman.journal")):
+        log.handlers[:] = [handler]
+        log.setLevel(level)
+        log.propagate = False
 
 
 class _LineFormatter(logging.Formatter):
@@ -169,7 +169,7 @@ def _print_start(engine: PostgresEngine, agents: Mapping[str, Agent[Any]], addre
     sys.stdout.flush()
 
 
-async def _work(engine: PostgresEngine, agents: Mapping[str, Agent[Any]]) -> int:
+async def _work(engine: PostgresEngine, agents: Mapping[str, Agent[Any]], print_start: Callable[[], None]) -> int:
     from dragoman.cli.signals import InterruptHandler
 
     stop = asyncio.Event()
@@ -181,6 +181,10 @@ async def _work(engine: PostgresEngine, agents: Mapping[str, Agent[Any]]) -> int
     # Not `end_children` of the handler: the processes of tools belong to runs that may still finish them.
     with InterruptHandler(asyncio.get_running_loop(), on_first, lambda: None):
         try:
+            # The digest of an agent covers the tools of its MCP servers.
+            for agent in agents.values():
+                await agent.load_tools()
+            print_start()
             await engine.work(agents, stop)
         finally:
             await engine.close()

@@ -138,6 +138,21 @@ async def read_result(journal: Journal, task: BatchTask) -> BatchResult | None:
     )
 
 
+_OTHER_OUTPUT = "name another file with --output"
+_BEGINNING = b'{"id":"'
+
+
+def _is_cut_off(line: bytes) -> bool:
+    """Whether a line may be the beginning of a result. Another file, which was named by mistake, is not shortened."""
+    begun = line.replace(b" ", b"")
+    if not begun.startswith(_BEGINNING):
+        return _BEGINNING.startswith(begun)
+    try:
+        return "run_id" in msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeError):
+        return True
+
+
 class ResultFile:
     """The file of results. One process at a time writes it, and a line that a crash cut off is written again."""
 
@@ -153,19 +168,20 @@ class ResultFile:
     def __enter__(self) -> Self:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            if self._path.exists() and not self._path.is_file():
+                # Earlier results are read from it, and a device may have no end.
+                raise ConfigError(f"cannot write {self._path}: it is not a regular file", hint=_OTHER_OUTPUT)
             self._file = file = open(self._path, "a+b")
         except OSError as error:
             why = (error.strerror or "it failed").lower()
-            raise ConfigError(f"cannot write {self._path}: {why}", hint="name another file with --output") from None
+            raise ConfigError(f"cannot write {self._path}: {why}", hint=_OTHER_OUTPUT) from None
         try:
             # Windows has no such locks: whoever starts a batch twice there gets results twice.
             lock_now(file.fileno())
             self._read(file)
         except BlockingIOError:
             file.close()
-            raise ConfigError(
-                f"another process writes {self._path}", hint="wait for it, or name another file with --output"
-            ) from None
+            raise ConfigError(f"another process writes {self._path}", hint=f"wait for it, or {_OTHER_OUTPUT}") from None
         except BaseException:
             file.close()
             raise
@@ -176,7 +192,7 @@ class ResultFile:
         size = 0
         kept: list[bytes] = []
         for number, line in enumerate(file, 1):
-            if not line.endswith(b"\n"):
+            if not line.endswith(b"\n") and _is_cut_off(line):
                 # The process that wrote it was killed.
                 break
             size += len(line)
@@ -184,7 +200,7 @@ class ResultFile:
                 found = msgspec.json.decode(line, type=BatchResult)
             except (msgspec.MsgspecError, UnicodeError):
                 raise ConfigError(
-                    f"{self._path}, line {number} is not a result of a batch", hint="name another file with --output"
+                    f"{self._path}, line {number} is not a result of a batch", hint=_OTHER_OUTPUT
                 ) from None
             if not (self._retry and found.is_temporary):
                 self.results[found.key] = found

@@ -12,13 +12,13 @@ from typing import Any
 
 from dragoman.agent.agent import Agent
 from dragoman.agent.approvals import Approval, ApprovalRequest, answer_request
-from dragoman.agent.handle import Task, read_task
+from dragoman.agent.handle import Task
+from dragoman.agent.journal import record_cancellation
 from dragoman.engine.engine import Rate, RunStatus
-from dragoman.engine.execution import Executor, Submission
+from dragoman.engine.execution import CANCELLED, Executor, Submission, make_submission
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import open_journal
 from dragoman.journal.journal import Journal, UnknownRun
-from dragoman.journal.leases import new_run_id
 from dragoman.logs import get_log, write_traceback
 
 CONCURRENCY = 50
@@ -56,7 +56,7 @@ class EmbeddedEngine:
     # ---- from the program --------------------------------------------------------------------------------------------
 
     async def submit(self, agent: str, task: Task, *, session: str | None = None, run_id: str | None = None) -> str:
-        submission = Submission(agent, run_id or new_run_id(), read_task(task), session)
+        submission = make_submission(agent, task, session, run_id)
         if submission.run_id not in self._submissions:
             self._submissions[submission.run_id] = submission
             self._enqueue(submission)
@@ -105,7 +105,12 @@ class EmbeddedEngine:
             self._executor.cancel(run_id, reason)
             return
         self._queue = deque(each for each in self._queue if each.run_id != run_id)
-        self._set(self._submissions[run_id], "cancelled", reason)
+        await record_cancellation(self._journal, run_id, reason or CANCELLED)
+        if self._executor is not None and status.state == "waiting":
+            # The worker ends it.
+            self._enqueue(self._submissions[run_id])
+        else:
+            self._set(self._submissions[run_id], "cancelled", reason)
 
     # ---- the worker --------------------------------------------------------------------------------------------------
 

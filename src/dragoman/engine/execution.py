@@ -7,21 +7,25 @@ import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.agent.agent import Agent
-from dragoman.agent.handle import Run
-from dragoman.journal.journal import Journal, RunBusy, RunExists, RunLost, UnknownRun
+from dragoman.agent.handle import Run, Task, read_task
+from dragoman.journal.journal import Journal, JournalUnreachable, RunBusy, RunExists, RunLost, UnknownRun, check_name
+from dragoman.journal.leases import new_run_id
 from dragoman.types import Message
 
 log = logging.getLogger("dragoman.engine")
 
 GRACE_SECONDS = 5.0
 """How long a worker that stops waits for the tools and requests that it has begun."""
+CANCELLED = "cancelled from outside"
 _DRAIN_SECONDS = 0.02
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
@@ -34,6 +38,16 @@ class Submission(Struct, frozen=True):
     run_id: str
     messages: list[Message]
     session: str | None = None
+    digest: str = ""
+    """The digest of the tools that the run needs."""
+
+
+def make_submission(agent: str, task: Task, session: str | None, run_id: str | None, digest: str = "") -> Submission:
+    """Return a submission with valid names. The journal would refuse others when a worker begins the run."""
+    if session is not None:
+        check_name("session", session)
+    named = check_name("run", run_id) if run_id is not None else new_run_id()
+    return Submission(agent, named, read_task(task), session, digest)
 
 
 class Progress(Struct, frozen=True):
@@ -57,6 +71,8 @@ class Executor:
         self._journal = journal
         self._agents = {name: agent.here(journal) for name, agent in agents.items()}
         self.live: dict[str, Run[Any]] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._attendants: Counter[str] = Counter()
         self._is_closing = False
         self._abandoned = asyncio.Event()
         self.busy = 0
@@ -66,18 +82,23 @@ class Executor:
 
     async def advance(self, submission: Submission) -> Progress:
         """Execute the next command of a run. The first call in this process begins the run, or takes it over."""
+        async with self._turn(submission.run_id):
+            return await self._advance(submission)
+
+    def _turn(self, run_id: str) -> asyncio.Lock:
+        """Return the lock under which one command of a run is executed at a time."""
+        return self._turns.setdefault(run_id, asyncio.Lock())
+
+    async def _advance(self, submission: Submission) -> Progress:
         run_id = submission.run_id
         self.loop = asyncio.get_running_loop()
-        if self._is_closing:
-            # The run stays where it is until this worker is gone.
-            await self._abandoned.wait()
-            raise asyncio.CancelledError
+        await self._stay_open()
         self.busy += 1
         goes_on = False
         try:
             goes_on = await self._step(submission)
-        except RunLost as lost:
-            # Another worker has it, or had it for a while. The next step finds out.
+        except (RunLost, JournalUnreachable) as lost:
+            # Another worker has it, or had it for a while, or nobody could. The next step finds out.
             log.warning("%s", lost)
             return Progress("goes_on")
         finally:
@@ -88,8 +109,14 @@ class Executor:
         outcome = run.outcome.outcome
         return Progress("waiting" if outcome.category == "waiting" else "ended", outcome.kind)
 
+    async def _stay_open(self) -> None:
+        """Do not return if this worker stops: the run stays where it is until the worker is gone."""
+        if self._is_closing:
+            await self._abandoned.wait()
+            raise asyncio.CancelledError
+
     async def _step(self, submission: Submission) -> bool:
-        run_id, pause = submission.run_id, _FIRST_PAUSE
+        run_id, pause, seen = submission.run_id, _FIRST_PAUSE, ""
         agent = self._agents[submission.agent]
         if run_id not in self.live:
             self.live[run_id] = await self._open(agent, submission)
@@ -99,10 +126,13 @@ class Executor:
             except RunExists:
                 log.info("run %s was begun before", run_id)
             except RunBusy as busy:
-                # Its last holder has ended without a release, or was paused. The lease ends soon.
-                log.info("run %s: %s", run_id, busy)
+                # Its last holder has ended without a release, was paused, or finishes a command. It lets go soon.
+                if seen != busy.holder:
+                    seen = busy.holder
+                    log.info("%s; waiting for it", busy)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
+            await self._stay_open()
             self.live[run_id] = agent.restart(run_id)
 
     async def _open(self, agent: Agent[Any], submission: Submission) -> Run[Any]:
@@ -119,6 +149,32 @@ class Executor:
         except UnknownRun:
             return False
         return True
+
+    @contextlib.asynccontextmanager
+    async def attend(self, run_id: str) -> AsyncIterator[None]:
+        """Surround the commands of a run. If the engine takes the run away, the journal releases it at once.
+
+        The engine may give a run that it has taken away to the same process again, while a command is still executed.
+        Then the new caller waits for the end of this command, and continues with the same run.
+        """
+        self._attendants[run_id] += 1
+        try:
+            yield
+        finally:
+            self._attendants[run_id] -= 1
+            if not self._attendants[run_id]:
+                del self._attendants[run_id]
+                run = self.live.pop(run_id, None)
+                if run is not None and not self._is_closing:
+                    await run.leave()
+
+    async def end(self, run_id: str) -> None:
+        """End a run that was cancelled between two commands."""
+        async with self._turn(run_id):
+            run = self.live.get(run_id)
+            if run is not None and self._attendants[run_id] == 1 and not self._is_closing:
+                run.cancel(CANCELLED)
+                await run.advance()
 
     async def drain(self) -> None:
         """Begin no more commands, and give those that are executed some time to finish."""

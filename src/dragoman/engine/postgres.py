@@ -11,21 +11,22 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from dragoman.agent.agent import Agent
 from dragoman.agent.approvals import Approval, ApprovalRequest, answer_request
-from dragoman.agent.handle import Task, read_task
+from dragoman.agent.handle import Task
+from dragoman.agent.journal import record_cancellation
 from dragoman.agent.records import decode, encode
 from dragoman.engine.engine import Rate, RunStatus, State
-from dragoman.engine.execution import Executor, Progress, Submission, digest_tools
-from dragoman.engine.workers import Heartbeat, WorkerStatus, connect, find_answered, find_workers
+from dragoman.engine.execution import CANCELLED, Executor, Progress, Submission, digest_tools, make_submission
+from dragoman.engine.workers import Heartbeat, WorkerStatus, connect, find_parked, find_workers
 from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.journal.journal import UnknownRun
-from dragoman.journal.leases import new_run_id
-from dragoman.journal.postgres import IDLE_SECONDS, PostgresJournal, describe_url, explain
+from dragoman.journal.postgres import IDLE_SECONDS, WAIT_SECONDS, PostgresJournal, Retry, describe_url, explain, is_away
 
 if TYPE_CHECKING:
     import psycopg
@@ -87,6 +88,36 @@ def _serializer() -> Any:
     return JsonSerializer()
 
 
+class _PickleBan(threading.local):
+    """Where pickle is forbidden: in the threads that ask for runs, and everywhere in a worker."""
+
+    in_this_thread = False
+
+
+_ban = _PickleBan()
+_workers: set[int] = set()
+"""The process ids of workers: a child of a worker may use DBOS itself."""
+
+
+@cache
+def _forbid_pickle() -> None:
+    """Make DBOS refuse pickle. It reads a row with pickle if the row says so, whatever the serializer is.
+
+    A program may use DBOS for its own purposes beside this engine, so its own threads keep what they have.
+    """
+    from dbos import _serialization
+
+    kind = type(_serialization.DBOSDefaultSerializer)
+    usual = kind.deserialize
+
+    def deserialize(self: Any, serialized_data: str) -> Any:
+        if _ban.in_this_thread or os.getpid() in _workers:
+            raise DragomanError("a row of the database is not JSON, and is not read")
+        return usual(self, serialized_data)
+
+    kind.deserialize = deserialize  # type: ignore[method-assign, assignment]
+
+
 def _describe(value: Any) -> Any:
     if isinstance(value, BaseException):
         return {"error_message": f"{type(value).__name__}: {value}"[:2000]}
@@ -96,7 +127,7 @@ def _describe(value: Any) -> Any:
 def _describe_run(workflow: Any, served: Iterable[str]) -> RunStatus:
     """Return the status of a run. `served` are the queues that live workers serve."""
     state = _STATES.get(workflow.status, "failed")
-    queue = workflow.queue_name or ""
+    queue = _queue_of(workflow)
     agent, _, digest = queue.rpartition(":")
     why = ""
     if state == "ended":
@@ -107,6 +138,37 @@ def _describe_run(workflow: Any, served: Iterable[str]) -> RunStatus:
     elif state == "queued" and queue not in served:
         why = f"no worker serves {agent} with the tools of this run ({digest})"
     return RunStatus(workflow.workflow_id, agent, state, workflow.executor_id or "", why)
+
+
+def _queue_of(workflow: Any) -> str:
+    """Return the queue of a run. DBOS forgets that of a cancelled run; the submission knows it."""
+    if workflow.queue_name or workflow.input is None:
+        return workflow.queue_name or ""
+    try:
+        submission: Submission = decode(workflow.input["args"][0].encode(), Submission)
+    except (msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError):
+        # Another program wrote this row.
+        return ""
+    return queue_name(submission.agent, submission.digest)
+
+
+def _rewind(workflow: Any, client: DBOSClient) -> None:
+    """Queue a run again whose workflow has ended. It begins anew, and the journal knows where the run is."""
+    client.rewind_workflow(workflow.workflow_id, queue_name=_queue_of(workflow))
+
+
+def _wake(client: DBOSClient, run_ids: list[str], cancelled: list[str] | None = None) -> None:
+    """Queue waiting runs again, and cancelled runs, which a worker then ends in the journal."""
+    found: list[Any] = []
+    if run_ids:
+        over = client.list_workflows(workflow_ids=run_ids, status="SUCCESS", load_input=False)
+        found += [workflow for workflow in over if workflow.output == WAITING]
+    if cancelled:
+        found += client.list_workflows(workflow_ids=cancelled, status="CANCELLED")
+    for workflow in found:
+        with contextlib.suppress(Exception):
+            # Another worker may have been faster.
+            _rewind(workflow, client)
 
 
 class PostgresEngine:
@@ -139,6 +201,8 @@ class PostgresEngine:
         self._own_client: DBOSClient | None = None
         self._lookup: psycopg.Connection[Any] | None = None
         self._lookup_lock = threading.Lock()
+        self._client_lock = threading.Lock()
+        self._closing = threading.Event()
         self._executor: Executor | None = None
         self._digests: dict[str, str] = {}
         self._noticed: set[str] = set()
@@ -157,15 +221,14 @@ class PostgresEngine:
     # ---- from anywhere that reaches the database ---------------------------------------------------------------------
 
     async def submit(self, agent: str, task: Task, *, session: str | None = None, run_id: str | None = None) -> str:
-        submission = Submission(agent, run_id or new_run_id(), read_task(task), session)
         digest = self._digests.get(agent) or await self._find_digest(agent)
-        client = await self._client()
+        submission = make_submission(agent, task, session, run_id, digest)
         options: Any = {
             "workflow_name": WORKFLOW,
             "queue_name": queue_name(agent, digest),
             "workflow_id": submission.run_id,
         }
-        await client.enqueue_async(options, encode(submission).decode())
+        await self._ask(lambda client: client.enqueue(options, encode(submission).decode()))
         return submission.run_id
 
     async def _find_digest(self, agent: str) -> str:
@@ -183,33 +246,24 @@ class PostgresEngine:
         """Return the live workers."""
         return await asyncio.to_thread(self._query, find_workers)
 
-    def _query(self, query: Callable[[psycopg.Connection[Any]], T]) -> T:
-        with self._lookup_lock:
-            try:
-                if self._lookup is None or self._lookup.closed:
-                    self._lookup = connect(self._url)
-                return query(self._lookup)
-            except Exception as error:
-                raise explain(error, self._place) from error
-
     async def status(self, run_id: str) -> RunStatus:
-        client = await self._client()
-        found = await client.list_workflows_async(workflow_ids=[run_id], load_input=False)
+        found = await self._list(workflow_ids=[run_id])
         if not found:
             raise UnknownRun(run_id)
         return (await self._describe_all(found))[0]
 
     async def recent(self, limit: int) -> list[RunStatus]:
         """Return the status of the runs that were submitted last, the newest first."""
-        client = await self._client()
-        found = await client.list_workflows_async(name=WORKFLOW, limit=limit, sort_desc=True, load_input=False)
-        return await self._describe_all(found)
+        return await self._describe_all(await self._list(name=WORKFLOW, limit=limit, sort_desc=True))
 
     async def _describe_all(self, workflows: list[Any]) -> list[RunStatus]:
         served: set[str] = set()
         if any(_STATES.get(workflow.status) == "queued" for workflow in workflows):
             served = {queue_name(*pair) for worker in await self.workers() for pair in worker.agents.items()}
-        return [_describe_run(workflow, served) for workflow in workflows]
+        # DBOS forgets the queue of a cancelled run.
+        without = [workflow.workflow_id for workflow in workflows if not workflow.queue_name]
+        submitted = {each.workflow_id: each for each in (await self._list(workflow_ids=without, load_input=True))}
+        return [_describe_run(submitted.get(each.workflow_id, each), served) for each in workflows]
 
     async def wait(self, run_id: str) -> RunStatus:
         while not (status := await self.status(run_id)).is_settled:
@@ -217,76 +271,106 @@ class PostgresEngine:
         return status
 
     async def follow(self, run_ids: Iterable[str]) -> AsyncIterator[RunStatus]:
-        client = await self._client()
         over = [status for status, state in _STATES.items() if state not in ("queued", "running")]
         left = list(dict.fromkeys(run_ids))
         while left:
             settled = set()
             for some in _chunks(left):
-                for each in await client.list_workflows_async(workflow_ids=some, status=over, load_input=False):
-                    settled.add(each.workflow_id)
-                    yield _describe_run(each, ())
+                for each in await self._describe_all(await self._list(workflow_ids=some, status=over)):
+                    settled.add(each.run_id)
+                    yield each
             left = [run_id for run_id in left if run_id not in settled]
             await asyncio.sleep(_POLL_SECONDS if left else 0)
 
     async def retry(self, run_ids: Iterable[str]) -> None:
-        client = await self._client()
         lost = [status for status, state in _STATES.items() if state in ("failed", "cancelled")]
         for some in _chunks(list(run_ids)):
-            for each in await client.list_workflows_async(workflow_ids=some, status=lost, load_input=False):
-                await client.rewind_workflow_async(each.workflow_id, queue_name=each.queue_name)
+            for each in await self._list(workflow_ids=some, status=lost, load_input=True):
+                await self._ask(partial(_rewind, each))
 
     async def answer(self, request_id: str, approval: Approval | bool) -> ApprovalRequest:
         given = approval if isinstance(approval, Approval) else Approval(approval)
         request = await answer_request(self._journal, request_id, given, now=time.time())
-        await self._client()
         # A worker would notice the answer within a second or two.
-        await asyncio.to_thread(self._wake, [request.run_id])
+        await self._ask(partial(_wake, run_ids=[request.run_id]))
         return request
 
-    def _wake(self, run_ids: list[str]) -> None:
-        """Queue waiting runs again. Their workflows begin anew, and the journal knows where each run is."""
-        client = self._own_client
-        assert client is not None
-        for workflow in client.list_workflows(workflow_ids=run_ids, status="SUCCESS", load_input=False):
-            if workflow.output == WAITING:
-                with contextlib.suppress(Exception):
-                    # Another worker may have been faster.
-                    client.rewind_workflow(workflow.workflow_id, queue_name=workflow.queue_name)
-
     async def cancel(self, run_id: str, reason: str = "") -> None:
-        client = await self._client()
         if (await self.status(run_id)).state == "waiting":
-            await asyncio.to_thread(self._wake, [run_id])
-        await client.cancel_workflow_async(run_id)
+            # For DBOS, the run has ended.
+            await self._ask(partial(_wake, run_ids=[run_id]))
+        await self._ask(lambda client: client.cancel_workflow(run_id))
+        # A worker ends the run in the journal.
+        await record_cancellation(self._journal, run_id, reason or CANCELLED)
 
-    async def _client(self) -> DBOSClient:
-        if self._own_client is None:
-            self._own_client = await asyncio.to_thread(self._connect)
-        return self._own_client
+    # ---- the database ------------------------------------------------------------------------------------------------
 
-    def _connect(self) -> DBOSClient:
+    async def _list(self, *, load_input: bool = False, **which: Any) -> list[Any]:
+        if not which.get("workflow_ids", True):
+            return []
+        return await self._ask(lambda client: client.list_workflows(load_input=load_input, **which))
+
+    async def _ask(self, ask: Callable[[DBOSClient], T]) -> T:
+        return await asyncio.to_thread(self._persist, lambda: ask(self._client()))
+
+    def _query(self, query: Callable[[psycopg.Connection[Any]], T]) -> T:
+        def ask() -> T:
+            with self._lookup_lock:
+                if self._lookup is None or self._lookup.closed:
+                    self._lookup = connect(self._url)
+                return query(self._lookup)
+
+        return self._persist(ask)
+
+    def _persist(self, work: Callable[[], T]) -> T:
+        """Execute `work`, and again for some time while the server is away.
+
+        If the server was never reached, the address may be wrong. This is told at once.
+        """
+        retry = Retry(self._place, WAIT_SECONDS)
+        while True:
+            _ban.in_this_thread = True
+            try:
+                return work()
+            except Exception as error:
+                # SQLAlchemy wraps the errors of the driver.
+                cause = getattr(error, "orig", None) or error
+                was_reached = self._own_client is not None or self._lookup is not None
+                if not (is_away(cause) and was_reached and retry.wait(self._closing)):
+                    raise explain(cause, self._place) from error
+            finally:
+                _ban.in_this_thread = False
+
+    def _client(self) -> DBOSClient:
         from dbos import DBOS, DBOSClient
 
-        # The connection explains what is wrong with the address or the server. DBOS does not.
-        self._query(lambda connection: None)
-        DBOS.migrate(system_database_url=self._dbos_url)
-        return DBOSClient(
-            system_database_url=self._dbos_url,
-            serializer=_serializer(),
-            application_name=APPLICATION,
-            sys_db_idle_transaction_timeout_sec=IDLE_SECONDS,
-        )
+        _forbid_pickle()
+        with self._client_lock:
+            if self._own_client is None:
+                # The connection explains what is wrong with the address or the server. DBOS does not, and tries for
+                # ever.
+                connect(self._url).close()
+                DBOS.migrate(system_database_url=self._dbos_url)
+                self._own_client = DBOSClient(
+                    system_database_url=self._dbos_url,
+                    serializer=_serializer(),
+                    application_name=APPLICATION,
+                    retry_connection_errors=False,
+                    sys_db_idle_transaction_timeout_sec=IDLE_SECONDS,
+                )
+            return self._own_client
 
     # ---- a worker ----------------------------------------------------------------------------------------------------
 
     async def work(self, agents: Mapping[str, Agent[Any]], stop: asyncio.Event) -> None:
         if self._executor is not None:
             raise ConfigError("this process is already a worker", hint="start another process")
+        for agent in agents.values():
+            await agent.load_tools()
         self._executor = Executor(self._journal, agents)
         self._digests = digests = {name: digest_tools(agent) for name, agent in agents.items()}
         heartbeat = Heartbeat(self._url, self.worker, digests, take_over=self._take_over, look=self._look)
-        await self._client()
+        await asyncio.to_thread(self._persist, self._client)
         try:
             await asyncio.to_thread(self._launch, digests)
             await asyncio.to_thread(heartbeat.start)
@@ -301,6 +385,7 @@ class PostgresEngine:
     def _launch(self, digests: Mapping[str, str]) -> None:
         from dbos import DBOS
 
+        _workers.add(os.getpid())
         config: Any = {
             "name": APPLICATION,
             "system_database_url": self._dbos_url,
@@ -333,9 +418,11 @@ class PostgresEngine:
         if self._executor is not None:
             self._executor.abandon()
         DBOS.destroy(destroy_registry=True)
+        _workers.discard(os.getpid())
         heartbeat.stop()
-        # The runs that were not finished go on elsewhere.
-        self._resume([self.worker])
+        # The runs that were not finished go on elsewhere. Without the database, the other workers notice it themselves.
+        with contextlib.suppress(Exception):
+            self._resume([self.worker])
 
     async def _run(self, text: str) -> str:
         """The workflow of one run. After a crash DBOS calls it again, and repeats the results of recorded steps.
@@ -343,18 +430,25 @@ class PostgresEngine:
         Every step has the same name and does the next command, whatever it is: the journal knows which one. So the
         steps of a repeated workflow always match those that were recorded.
         """
-        from dbos import DBOS
+        from dbos import DBOS, error
 
+        executor = self._executor
+        assert executor is not None
         submission: Submission = decode(text.encode(), Submission)
 
         async def advance() -> dict[str, str]:
-            assert self._executor is not None
-            return msgspec.to_builtins(await self._executor.advance(submission))  # type: ignore[no-any-return]
+            return msgspec.to_builtins(await executor.advance(submission))  # type: ignore[no-any-return]
 
-        while True:
-            told = msgspec.convert(await DBOS.run_step_async({"name": "advance"}, advance), Progress)
-            if told.state != "goes_on":
-                return told.outcome
+        # DBOS raises an error instead of recording a step if the run was cancelled, or belongs to another worker now.
+        async with executor.attend(submission.run_id):
+            try:
+                while True:
+                    told = msgspec.convert(await DBOS.run_step_async({"name": "advance"}, advance), Progress)
+                    if told.state != "goes_on":
+                        return told.outcome
+            except error.DBOSWorkflowCancelledError:
+                await executor.end(submission.run_id)
+                raise
 
     # ---- called by the heartbeat -------------------------------------------------------------------------------------
 
@@ -364,8 +458,7 @@ class PostgresEngine:
 
     def _resume(self, workers: list[str]) -> None:
         """Queue the runs of these workers again. DBOS then refuses their steps, and our journal their records."""
-        client = self._own_client
-        assert client is not None
+        client = self._client()
         found = client.list_workflows(status="PENDING", executor_id=workers, load_input=False, load_output=False)
         by_queue: dict[str, list[str]] = {}
         for workflow in found:
@@ -375,16 +468,15 @@ class PostgresEngine:
 
     def _look(self, connection: psycopg.Connection[Any]) -> None:
         """Continue answered runs, cancel those that were cancelled elsewhere, and name those left to other workers."""
-        if answered := find_answered(connection):
-            self._wake(answered)
-        executor, client = self._executor, self._own_client
-        if executor is None or client is None:
+        client, executor = self._client(), self._executor
+        _wake(client, *find_parked(connection))
+        if executor is None:
             return
         if live := list(executor.live):
             for workflow in client.list_workflows(
                 workflow_ids=live, status="CANCELLED", load_input=False, load_output=False
             ):
-                executor.cancel(workflow.workflow_id, "cancelled from outside")
+                executor.cancel(workflow.workflow_id, CANCELLED)
         if time.monotonic() >= self._next_notice:
             self._next_notice = time.monotonic() + _NOTICE_SECONDS
             self._notice_others(client)
@@ -406,6 +498,7 @@ class PostgresEngine:
                 )
 
     async def close(self) -> None:
+        self._closing.set()
         if self._own_client is not None:
             await asyncio.to_thread(self._own_client.destroy)
             self._own_client = None

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.journal.postgres import ADVISORY_LOCK, make_tables
+from dragoman.agent.records import CANCELLATION
+from dragoman.journal.postgres import ADVISORY_LOCK, check_version, describe_url, make_tables
 
 if TYPE_CHECKING:
     import psycopg
@@ -39,10 +41,15 @@ def connect(url: str) -> psycopg.Connection[Any]:
     import psycopg
 
     connection = psycopg.connect(url, autocommit=True, application_name="dragoman worker", connect_timeout=10)
-    make_tables(connection)
-    with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (ADVISORY_LOCK, _TABLES_LOCK))
-        connection.execute(_TABLE)
+    try:
+        make_tables(connection)
+        check_version(connection, describe_url(url))
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (ADVISORY_LOCK, _TABLES_LOCK))
+            connection.execute(_TABLE)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -68,13 +75,16 @@ def find_workers(connection: psycopg.Connection[Any]) -> list[WorkerStatus]:
     ]
 
 
-def find_answered(connection: psycopg.Connection[Any]) -> list[str]:
-    """Return the runs that nobody holds and whose last record is the answer to an approval request."""
+def find_parked(connection: psycopg.Connection[Any]) -> tuple[list[str], list[str]]:
+    """Return the runs that nobody holds and that were answered, and those that were cancelled, by their last record."""
     rows = connection.execute(
-        "SELECT run_id FROM dragoman.runs JOIN dragoman.records ON run = id AND number = records - 1"
-        " WHERE ended <> 1 AND holder IS NULL AND kind = 'answered'"
+        "SELECT run_id, kind FROM dragoman.runs JOIN dragoman.records ON run = id AND number = records - 1"
+        " WHERE ended <> 1 AND holder IS NULL AND (kind = 'answered'"
+        " OR kind = 'input' AND substring(body FROM 1 FOR %s) = %s)",
+        (len(CANCELLATION), CANCELLATION),
     ).fetchall()
-    return [run_id for (run_id,) in rows]
+    answered = [run_id for run_id, kind in rows if kind == "answered"]
+    return answered, [run_id for run_id, kind in rows if kind != "answered"]
 
 
 class Heartbeat:
@@ -92,14 +102,18 @@ class Heartbeat:
         *,
         take_over: Callable[[list[str]], Iterable[str]],
         look: Callable[[psycopg.Connection[Any]], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._url = url
         self._worker = worker
         self._agents = msgspec.json.encode(agents).decode()
         self._take_over = take_over
         self._look = look
+        self._clock = clock
         self._stop = threading.Event()
         self._connection: psycopg.Connection[Any] | None = None
+        self._is_away = False
+        self._judges_from = 0.0
         self._thread = threading.Thread(target=self._run, name="dragoman-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -122,11 +136,19 @@ class Heartbeat:
                 connection = self._connection or connect(self._url)
                 self._connection = connection
                 self._beat(connection)
-                self._replace_dead(connection)
+                if self._is_away:
+                    log.info("the database is back")
+                    self._is_away = False
+                if self._clock() >= self._judges_from:
+                    self._replace_dead(connection)
                 self._look(connection)
             except Exception as error:
                 # The database is away, or restarts. The next beat tries again.
-                log.warning("the heartbeat failed: %s", str(error).partition("\n")[0])
+                if not self._is_away:
+                    log.warning("the heartbeat failed, and is tried again: %s", str(error).partition("\n")[0])
+                    self._is_away = True
+                # The database may be away for all workers. The others get time to come back before they count as dead.
+                self._judges_from = self._clock() + DEAD_AFTER_SECONDS
                 with contextlib.suppress(Exception):
                     if self._connection is not None:
                         self._connection.close()

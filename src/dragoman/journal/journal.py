@@ -24,6 +24,15 @@ class JournalFailed(JournalError):
     hint = "check the disk and the permissions of the file, then resume the run"
 
 
+class JournalUnreachable(JournalFailed):
+    """The server of the journal cannot be reached, or another session keeps a lock.
+
+    The journal tries again for some time before a task gets this error.
+    """
+
+    hint = "start the database or check the address, then try again"
+
+
 class JournalDamaged(JournalError):
     """The stored records are not what was written. The journal refuses the run and guesses nothing."""
 

@@ -13,15 +13,18 @@ from msgspec import Struct, structs
 
 from dragoman.errors import ConfigError
 from dragoman.extras import missing_extra
-from dragoman.journal.journal import JournalError, JournalFailed, JournalTooNew
+from dragoman.journal.journal import JournalError, JournalFailed, JournalTooNew, JournalUnreachable
 from dragoman.journal.leases import Holder, is_running, new_run_id
 from dragoman.journal.rows import Connection, Cursor, Row
 from dragoman.journal.schema import empty
 from dragoman.journal.store import SqlJournal
 from dragoman.journal.worker import Handler, Job, LeaseClock, Writer
+from dragoman.logs import get_log
 
 if TYPE_CHECKING:
     import psycopg
+
+_log = get_log("journal")
 
 VERSION = 1
 LEASE_SECONDS = 10.0
@@ -175,13 +178,18 @@ def connect(settings: Settings, *, writing: bool) -> PostgresConnection | None:
         if not _has_tables(raw):
             raw.close()
             return None
-        number = raw.execute("SELECT number FROM dragoman.version").fetchone()
-        if number is None or number[0] > VERSION:
-            raise JournalTooNew(settings.place, number[0] if number else 0, VERSION)
+        check_version(raw, settings.place)
     except BaseException:
         raw.close()
         raise
     return PostgresConnection(raw)
+
+
+def check_version(raw: psycopg.Connection[Any], place: str) -> None:
+    """Raise JournalTooNew for tables that this version does not know."""
+    number = raw.execute("SELECT number FROM dragoman.version").fetchone()
+    if number is None or number[0] > VERSION:
+        raise JournalTooNew(place, number[0] if number else 0, VERSION)
 
 
 def _has_tables(raw: psycopg.Connection[Any]) -> bool:
@@ -207,19 +215,21 @@ def explain(error: BaseException, place: str) -> BaseException:
 
     if not isinstance(error, psycopg.Error):
         return error
-    code = error.sqlstate or ""
+    if is_away(error):
+        return _away(error, place)
+    code = _code_of(error)
     known = {
         "28": ("the login was refused", "check the user and the password in the address"),
         "3D": ("there is no such database", "create it: createdb NAME"),
         "42501": ("the user may not do this", "grant the user CREATE on the database, or use the owner of its tables"),
         "25006": ("it is read-only", "name the primary server, not a replica"),
-        "53100": ("its disk is full", "free space on the disk of the database, then resume the run"),
+        "53100": ("its disk is full", "free space on the disk of the database, then try again"),
         "53300": ("it accepts no more connections", "raise max_connections, or run fewer workers"),
     }
-    why, hint = (
-        known.get(code) or known.get(code[:2]) or (_first_line(error), "check the database, then resume the run")
-    )
-    return JournalFailed(f"the journal in the database {place} failed: {why}", hint=hint)
+    why, hint = known.get(code) or known.get(code[:2]) or (_first_line(error), "check the database, then try again")
+    if error.sqlstate is None and "FATAL:" in str(error):
+        why = str(error).rpartition("FATAL:")[2].strip().partition("\n")[0][:200]
+    return JournalFailed(f"the database {place} cannot be used: {why}", hint=hint)
 
 
 def _first_line(error: psycopg.Error) -> str:
@@ -228,25 +238,46 @@ def _first_line(error: psycopg.Error) -> str:
 
 
 def _is_lost(error: BaseException, raw: psycopg.Connection[Any] | None) -> bool:
+    return bool(raw.closed or raw.broken) if raw is not None else is_away(error)
+
+
+_OF_A_LOGIN = {
+    "authentication": "28",
+    "no password": "28",
+    "no pg_hba.conf": "28",
+    "role ": "28",
+    "does not exist": "3D",
+}
+"""Words of a refused login, and its code. The client has only the text before a connection exists."""
+
+
+def _code_of(error: psycopg.Error) -> str:
+    return error.sqlstate or next((code for word, code in _OF_A_LOGIN.items() if word in str(error)), "")
+
+
+def is_away(error: BaseException) -> bool:
     """Whether the server is away: a new connection may succeed. A refused login does not change by waiting."""
     import psycopg
 
-    if raw is not None:
-        return bool(raw.closed or raw.broken)
-    if not isinstance(error, psycopg.OperationalError):
-        return False
-    # The client cannot see the code of an error before the connection exists, except in its text.
-    return not any(word in str(error) for word in ("authentication", "does not exist", "no pg_hba.conf", "role "))
+    # 08: connection failures, 57P: the server stops or starts.
+    return isinstance(error, psycopg.OperationalError) and (_code_of(error) or "08").startswith(("08", "57P"))
 
 
-class _Retry(Struct):
+class Retry(Struct):
     """The waiting time between two attempts to reach the server: it doubles, up to a limit."""
 
-    deadline: float
+    place: str
+    seconds: float
+    deadline: float = 0.0
     pause: float = _FIRST_PAUSE
 
     def wait(self, stop: threading.Event) -> bool:
         """Wait before the next attempt. False: the time is over."""
+        if not self.deadline:
+            # The first new connection usually succeeds: the server ended the old one while nobody used it.
+            self.deadline = time.monotonic() + self.seconds
+        elif self.pause == 2 * _FIRST_PAUSE:
+            _log.warning("the database %s cannot be reached; trying for %.0f seconds", self.place, self.seconds)
         left = self.deadline - time.monotonic()
         if left <= 0 or stop.is_set():
             return False
@@ -264,10 +295,10 @@ class PostgresWriter(Writer[PostgresConnection]):
         self.stop = threading.Event()
 
     def serve(self, jobs: list[Job]) -> None:
-        retry = _Retry(time.monotonic() + self._settings.wait_seconds)
+        retry = Retry(self._settings.place, self._settings.wait_seconds)
         while True:
             super().serve(jobs)
-            jobs = [job for job in jobs if isinstance(job.outcome[1], _Unreachable)]
+            jobs = [job for job in jobs if isinstance(job.outcome[1], JournalUnreachable)]
             if not jobs or not retry.wait(self.stop):
                 return
 
@@ -331,21 +362,14 @@ class PostgresWriter(Writer[PostgresConnection]):
 _LOCKED = "55P03"
 
 
-class _Unreachable(JournalFailed):
-    """The server cannot be reached, or another session keeps a lock.
-
-    The journal tries again for some time before a task gets this error.
-    """
-
-    hint = "start the database or check the address, then resume the run"
-
-
 def _unreachable(error: BaseException, raw: psycopg.Connection[Any] | None, place: str) -> BaseException:
     if getattr(error, "sqlstate", None) == _LOCKED:
-        return _Unreachable(f"the journal in the database {place} is locked", hint="try again")
-    if _is_lost(error, raw):
-        return _Unreachable(f"the database {place} cannot be reached: {str(error).partition(chr(10))[0][:200]}")
-    return explain(error, place)
+        return JournalUnreachable(f"the journal in the database {place} is locked", hint="try again")
+    return _away(error, place) if _is_lost(error, raw) else explain(error, place)
+
+
+def _away(error: BaseException, place: str) -> BaseException:
+    return JournalUnreachable(f"the database {place} cannot be reached: {str(error).partition(chr(10))[0][:200]}")
 
 
 class PostgresReader(Handler):
@@ -357,11 +381,11 @@ class PostgresReader(Handler):
         self.stop = threading.Event()
 
     def serve(self, jobs: list[Job]) -> None:
-        retry = _Retry(time.monotonic() + self._settings.wait_seconds)
+        retry = Retry(self._settings.place, self._settings.wait_seconds)
         for job in jobs:
             while True:
                 self._try(job)
-                if not isinstance(job.outcome[1], _Unreachable) or not retry.wait(self.stop):
+                if not isinstance(job.outcome[1], JournalUnreachable) or not retry.wait(self.stop):
                     break
 
     def _try(self, job: Job) -> None:

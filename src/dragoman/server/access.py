@@ -118,6 +118,11 @@ def _is_encodable(name: str) -> bool:
 class Access:
     """Admits requests."""
 
+    service = "gateway"
+    """What the messages call the server."""
+    to_add_a_name = "add it to `hosts` in [gateway]"
+    to_add_an_origin = "; if this one may, add it to `origins` in [gateway]"
+
     def __init__(self, settings: ServerSettings, ring: KeyRing | None = None, quotas: Quotas | None = None) -> None:
         self._ring = ring or KeyRing()
         self.quotas = quotas or Quotas()
@@ -181,7 +186,7 @@ class Access:
             return Failure("bad_request", "the header Host is missing, or is not a name", 400)
         name = (found["v6"] or found["name"]).lower().removesuffix(".")
         if not self._knows(name):
-            said = f"{name[:100]!r} is not a name of this gateway; if it is, add it to `hosts` in [gateway]"
+            said = f"{name[:100]!r} is not a name of this {self.service}; if it is, {self.to_add_a_name}"
             return Failure("unauthorized", said, 403, "unknown_host")
         if len(self._accepted) >= _MOST_NAMES:
             self._accepted.clear()
@@ -210,12 +215,12 @@ class Access:
             return None
         host = call.headers.get("host", "").lower()
         if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
-            said = "web pages of another origin must not use this gateway"
+            said = f"web pages of another origin must not use this {self.service}"
         elif site is not None and site.lower() not in _OWN_SITE:
-            said = "web pages of another site must not use this gateway"
+            said = f"web pages of another site must not use this {self.service}"
         else:
             return None
-        hint = "; if this one may, add it to `origins` in [gateway]" if origin is not None else ""
+        hint = self.to_add_an_origin if origin is not None else ""
         return Failure("unauthorized", said + hint, 403, "foreign_origin")
 
     def check_page(self, call: HttpCall, methods: Container[str], *, from_elsewhere: bool = False) -> Failure | None:
@@ -300,7 +305,7 @@ class Access:
                 call.headers[name] = ""
                 key = key or found
         if key is None:
-            return _unauthorized("this key is not known here" if sent else "this gateway needs a key")
+            return _unauthorized("this key is not known here" if sent else f"this {self.service} needs a key")
         if key.has_expired(datetime.now(UTC)):
             return _unauthorized("this key has expired")
         return key

@@ -82,6 +82,8 @@ def open_access(settings: ServerSettings, keys: Path) -> Access:
         raise ConfigError(f"at {settings.host} others reach the approvals, and nobody has a key", hint=hint)
     access = Access(settings, ring)
     access.needs_keys = True
+    # These servers have no section in the settings, and pages of other origins never answer.
+    access.service, access.to_add_a_name, access.to_add_an_origin = "server", "start it with --name", ""
     return access
 
 
