@@ -11,6 +11,7 @@ from dragoman.args.decoder import Undecodable, decode
 from dragoman.formats.cursor import (
     BrokenCall,
     Cursor,
+    Mark,
     Markers,
     PassThrough,
     Reader,
@@ -19,10 +20,11 @@ from dragoman.formats.cursor import (
     write_json,
 )
 from dragoman.formats.entities import unescape_text
-from dragoman.formats.envelope import is_plain_text, schema_of
+from dragoman.formats.envelope import is_plain_text, properties_of, schema_of
 from dragoman.formats.steps import Scope, Step, Waiting, announce, run_steps
 from dragoman.formats.template import Hole, Literal, Many, Maybe, Node, Space
-from dragoman.types import JsonObject
+from dragoman.toolset import fold
+from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
 # The fast path for arguments that have arrived whole, as in a text that is not streamed.
@@ -257,6 +259,70 @@ class ReadPairs(Waiting):
         return hit[1]
 
 
+_LONGEST_KEY, _MOST_HITS = 100, 64
+_key_after = re.compile(rf"[\"']?([^<>\"'\n]{{1,{_LONGEST_KEY}}})[<>\"'\n]").match
+
+
+class _Shown:
+    """Finds the calls that a value shows, as documentation does. Their tags do not end the value.
+
+    An argument that the tool does not have begins inside the value. It has a closer of its own, and so has its call.
+    """
+
+    __slots__ = ("_declared", "_first", "_hits", "_is_found", "_mark", "_open", "_seen", "_tool")
+
+    def __init__(self, first: Markers, tool: Tool | None, mark: Mark) -> None:
+        self._first, self._tool, self._mark = first, tool, mark
+        self._declared: frozenset[str] | None = None
+        self._open = 0  # arguments of the call that is shown, without their closers so far
+        self._seen = 0
+        self._hits = 0
+        self._is_found = False
+
+    def may_cover(self, cursor: Cursor, end: str) -> bool:
+        """Whether the value may show a call: an argument begins in it. In most values, none does."""
+        openers = self._first.literals
+        if self._is_found or end in openers:
+            return True
+        text = cursor.since(self._mark)
+        return any(opener in text for opener in openers)
+
+    def covers(self, cursor: Cursor, end: str, length: int, *, is_closer: bool) -> Generator[None, None, bool]:
+        """Whether a marker at the position belongs to a call that the value shows."""
+        if self._declared is None:
+            self._declared = frozenset(map(fold, properties_of(self._tool)))
+        if not self._declared or self._hits >= _MOST_HITS:
+            return False
+        self._hits += 1
+        text = cursor.since(self._mark)
+        self._open += self._count_inside(text)
+        self._seen = len(text) + length
+        if is_closer:
+            self._open -= 1
+            return self._open >= 0
+        if end not in self._first.literals:
+            return self._is_found
+        while (key := _key_after(cursor.text, cursor.position + length)) is None:
+            if len(cursor.text) - cursor.position - length > _LONGEST_KEY + 2 or cursor.final:
+                return False
+            yield
+        if not self._open and fold(key[1]) in self._declared:
+            return False
+        self._open += 1
+        self._is_found = True
+        return True
+
+    def _count_inside(self, text: str) -> int:
+        """Count the arguments that begin inside a line and that the tool does not have."""
+        found = 0
+        while (hit := self._first.find(text, self._seen, final=True)) is not None and hit[1] is not None:
+            self._seen = hit[0] + len(hit[1])
+            key = _key_after(text, self._seen)
+            found += key is not None and fold(key[1]) not in (self._declared or ())
+        self._is_found = self._is_found or bool(found)
+        return found
+
+
 class ReadValue(Waiting):
     """`{value}`: raw text up to its closer; the schema determines its type."""
 
@@ -277,6 +343,7 @@ class ReadValue(Waiting):
         self.untyped_is_text = untyped_is_text
         self.cdata = cdata
         self.unique = unique
+        self.first = first
         # Without a closer, a line end before the next tag is no part of the value.
         ends = (*closers, *first, *exits) if trail else (*first, *exits)
         framed = {(trail or "\n") + end: end for end in ends}
@@ -286,6 +353,7 @@ class ReadValue(Waiting):
         """The template writes a value on lines of its own."""
         self.is_tag = all(closer.startswith("</") for closer in closers)
         """A tag ends the value wherever it is. Other closers end it only before the next argument or the end."""
+        self.is_unframed = self.is_tag and not lead
         self.exits = exits.literals
         self.following = Markers((*first, *exits))
         """What may follow the closer. If anything else follows, the closer is part of the value."""
@@ -302,12 +370,14 @@ class ReadValue(Waiting):
         stated = scope.filled.pop("type", None)
         is_text = not self.cdata and _is_text(schema_of(scope.tool, key), stated)
         lead = (yield from self._skip_lead(cursor)) if self.lead else ""
+        # Only the end of a value shows whether the line end before it is layout.
+        is_streamed = is_text and not (self.is_unframed and (yield from begins_line(cursor)))
         stops = self.plain_stops if lead == "\n" else self.stops
         mark = cursor.begin()
-        if is_text:
+        if is_streamed:
             cursor.delta(_prefix(key, scope) + '"')
-        quiet = PassThrough(stops.wakes, "string" if is_text else "silent")
-        length, is_closed = yield from self._run_to_end(cursor, stops, quiet)
+        quiet = PassThrough(stops.wakes, "string" if is_streamed else "silent")
+        length, is_closed = yield from self._run_to_end(cursor, stops, quiet, _Shown(self.first, scope.tool, mark))
         text = cursor.since(mark)
         cursor.position += length
         if not is_closed:
@@ -315,13 +385,15 @@ class ReadValue(Waiting):
             text = self._without_foreign_closer(cursor, text, key)
             if lead != "\n" and self.is_framed and "\n" not in text:
                 text = text.strip(" \t")  # the template puts a value on a line of its own, so these blanks are layout
-        self.settle(cursor, scope, key, text, stated, streamed=is_text)
+        self.settle(cursor, scope, key, text, stated, streamed=is_streamed)
 
     def settle(
         self, cursor: Cursor, scope: Scope, key: str, text: str, stated: str | None, *, streamed: bool = False
     ) -> None:
         """Convert the complete text of the value to its type, and emit what has not been emitted yet."""
         schema = schema_of(scope.tool, key)
+        if self.is_unframed and (framed := own_lines(text)) is not None:
+            text = framed[1]
         if self.is_tag and "&" in text:
             text = self._decode(cursor, text, schema, stated)
         value: Any = text
@@ -384,7 +456,7 @@ class ReadValue(Waiting):
         return lead
 
     def _run_to_end(
-        self, cursor: Cursor, stops: Markers, quiet: PassThrough
+        self, cursor: Cursor, stops: Markers, quiet: PassThrough, shown: _Shown
     ) -> Generator[None, None, tuple[int, bool]]:
         """Move to the end of the value; return the length of what ends it, and whether that is its closer."""
         ahead = 0
@@ -401,6 +473,11 @@ class ReadValue(Waiting):
                 continue
             marker = hit[1]
             end = self.framed.get(marker, marker)
+            if self.is_tag and shown.may_cover(cursor, end):
+                is_closer = end in self.closers
+                if (yield from shown.covers(cursor, end, len(marker), is_closer=is_closer)):
+                    ahead = len(marker)
+                    continue
             follows = self.beyond if end in self.exits else self.following
             if end in self.closers and self.is_tag:
                 return len(marker), True
@@ -419,6 +496,17 @@ class ReadValue(Waiting):
         if quiet.kind == "string" and stop > cursor.position:
             cursor.delta(escape(cursor.text[cursor.position : stop])[1:-1])
         cursor.position = stop
+
+
+def begins_line(cursor: Cursor) -> Generator[None, None, bool]:
+    """Whether a line end is at the position."""
+    while cursor.position >= len(cursor.text):
+        yield from cursor.need()
+    return cursor.text[cursor.position] in "\r\n"
+
+
+own_lines = re.compile(r"\r?\n(.*?)\r?\n[ \t]*\Z", re.DOTALL).match
+"""Matches a value that has lines of its own, without the line ends around it."""
 
 
 def _is_json(text: str) -> bool:
