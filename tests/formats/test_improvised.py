@@ -72,6 +72,30 @@ WRAPPERS = {
     "elements without a wrapper": ("find_ship{a}</call>", (KEYED_ELEMENTS,)),
     "an envelope in a tag": ("<step>{a}</step>", ('{"action": "find_ship", "params": ' + JSON + "}",)),
     "an escaped wrapper": ("&lt;find_ship&gt;{a}&lt;/find_ship&gt;", (ELEMENTS.replace("<", "&lt;"),)),
+    "tags in square brackets": ("[find_ship]\n{a}\n[/find_ship]", ("[port]Ystad[/port]\n[days]3[/days]",)),
+    "a wrapper in square brackets": (
+        '[tool_call name="find_ship"]\n{a}\n[/tool_call]',
+        ('[parameter name="port"]Ystad[/parameter]\n[parameter=days]3[/parameter]',),
+    ),
+    "the prefix of a namespace": (
+        '<x:do name="find_ship">{a}</x:do>',
+        ('<x:parameter name="port">Ystad</x:parameter><x:parameter name="days">3</x:parameter>', JSON),
+    ),
+    "the type of an element": ('<step type="find_ship">{a}</step>', (ELEMENTS,)),
+    "an identity before the name": (
+        "<y:card><y:card_id>7</y:card_id><y:tool_name>find_ship</y:tool_name>{a}</y:card>",
+        (f"<y:tool_args><![CDATA[{JSON}]]></y:tool_args>", f"<input>{JSON}</input>"),
+    ),
+    "a fence with JSON on its first line": ("```find_ship {a}\n```", (JSON,)),
+    "a token before each argument": ("<|use|>find_ship\n{a}<|done|>", ("<|sep|>port\nYstad\n<|sep|>days\n3\n",)),
+    "stars around the labels": ("✿FUNCTION✿: find_ship\n✿ARGS✿: {a}\n✿RESULT✿", (JSON,)),
+    "brackets after the name": ("<function=find_ship[]{a}</function>", (JSON,)),
+    "brackets around the name": ("<function(find_ship){a}</function>", (JSON,)),
+    "other words before the JSON": ("to=functions.find_ship 天气json\n{a}", (JSON,)),
+    "JSON in a string": (
+        '<tool_call>\n"{a}"\n</tool_call>',
+        ('{\\"name\\": \\"find_ship\\", \\"arguments\\": ' + JSON.replace('"', '\\"') + "}",),
+    ),
     "bars in tags": ('<｜DSML｜run name="find_ship">{a}</｜DSML｜run>', (ELEMENTS,)),
 }
 MARKED = [
@@ -312,6 +336,13 @@ HOSTILE = [
     '<find_ship port="a\n',
     "```tool_use\nfind_ship\n",
     "find_ship(port='x') \n",
+    "[find_ship]\n[port]x[/port]\n",
+    "[tool_call name='find_ship']x\n",
+    "<|x|>find_ship\n<|y|>port\n",
+    "```read_log\nx\n",
+    '"{\\"name\\": \\"find_ship\\"\n',
+    "to=find_ship 天 {\n",
+    "name='find_ship' args='\n",
 ]
 
 
@@ -342,6 +373,13 @@ def test_twice_the_text_is_about_twice_the_work(bit: str, counting: Any) -> None
         ('{"port": "Ystad"}', ""),
         ('{"tool": "find_boat", "args": {"port": "Ystad"}}', "find_boat"),
         ("read_log\nsome/path", "read_log"),
+        ("[TOOL: run_shell ls -la]", "run_shell"),
+        ('### read_log\n```json\n{"path": "a"}\n```', "read_log"),
+        ('I use find_ship with these parameters:\n\n```json\n{"port": "Ystad"}\n```', "find_ship"),
+        ("[Call(id='1', function=Function(arguments='{}', name='find_ship'))]", "find_ship"),
+        (' name="find_ship"> name="port">Ystad', "find_ship"),
+        ('analysisI look.assistantcommentary to=functions.find_ship json{"port": "Ystad"}', "find_ship"),
+        ("Action: find_ship[Ystad]", "find_ship"),
     ],
 )
 def test_a_near_miss_is_reported(text: str, name: str) -> None:

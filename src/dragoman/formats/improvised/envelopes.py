@@ -15,6 +15,7 @@ from dragoman.types import JsonObject, Tool
 
 _LOOK_AHEAD = 600
 _MOST_CALLS = 64
+_MOST_INNER = 8
 _object_begins = re.compile(
     r"(?:\[\s*)?\{(?:\s*(?:[\"'“`]|//|/\*|\w)|\{\s*[\"'“])|\[\s*[\"'][^\W\d][\w.\-:/]{0,99}[\"']\s*,"
 ).match
@@ -100,7 +101,8 @@ def _calls_of(value: Any, offered: OfferedNames, depth: int) -> list[ObjectCall]
         items = _by_items(value, offered)
         if items is not None:
             return [items]
-        found = [_calls_of(item, offered, depth + 1) for item in value] if depth < 3 else []
+        said = [item for item in value if not _is_said(item)]
+        found = [_calls_of(item, offered, depth + 1) for item in said] if depth < 3 else []
         return [call for calls in found for call in calls] if all(found) else []
     if not isinstance(value, dict) or (offered.open and not (value.keys() <= _STATED and "arguments" in value)):
         return []
@@ -112,7 +114,13 @@ def _calls_of(value: Any, offered: OfferedNames, depth: int) -> list[ObjectCall]
     values: list[Any] = list(value.values())
     lists: list[Any] = [each for each in values if isinstance(each, list) and each and isinstance(each[0], dict)]
     inner = lists or [each for each in values if isinstance(each, dict)]
-    return _calls_of(inner[0], offered, depth + 1) if len(inner) == 1 else []
+    stating = [calls for each in inner[:_MOST_INNER] if (calls := _calls_of(each, offered, depth + 1))]
+    return stating[0] if len(stating) == 1 else []
+
+
+def _is_said(item: Any) -> bool:
+    """Whether an item of a list of content is text or reasoning, which does not make the other items doubtful."""
+    return isinstance(item, dict) and item.get("type") in ("text", "output_text", "thinking", "reasoning")
 
 
 _pair = re.compile(r"\s*([^\W\d][\w.\-]{0,99})\s*[=:]\s*(.*)\Z", re.DOTALL).match
