@@ -47,6 +47,8 @@ KEYED_ELEMENTS = "<arg_key>port</arg_key><arg_value>Ystad</arg_value><arg_key>da
 ATTRIBUTES = 'port="Ystad" days="3"'
 PYTHON = '(port="Ystad", days=3)'
 LINES = "port: Ystad\ndays: 3"
+ENVELOPE = f'{{"name": "find_ship", "arguments": {JSON}}}'
+FENCED = f"```json\n{ENVELOPE}\n```"
 WRAPPERS = {
     "a name element": ("<use_tool>\n<name>find_ship</name>\n<input>{a}</input>\n</use_tool>", (JSON, ELEMENTS)),
     "a name attribute": ('<action name="find_ship">{a}</action>', (JSON, ELEMENTS, NAMED_ELEMENTS, LINES)),
@@ -150,6 +152,16 @@ def test_a_call_of_another_tool_is_text(text: str) -> None:
         ('find_ship(days=3, port="Ystad"', [("find_ship", ARGUMENTS)]),
         ('find_ship(days=3, port="Yst', []),
         ("<all_ships/>", [("all_ships", {})]),
+        ('{tool => "find_ship", args => {\n  --port "Ystad"\n  --days 3\n}}', [("find_ship", ARGUMENTS)]),
+        ('{tool => "find_ship", args => { --port Ystad --days 3 }}', [("find_ship", ARGUMENTS)]),
+        ('{tool => "find_ship", args => { --harbour Ystad }}', []),
+        ("[find_ship] port=Ystad days=3", [("find_ship", ARGUMENTS)]),
+        (
+            FENCED + '\n\n```json\n{"name": "all_ships", "arguments": {}}\n```',
+            [("find_ship", ARGUMENTS), ("all_ships", {})],
+        ),
+        (FENCED + '\n\n```json\n{"ships": 3}\n```', []),
+        ('{"choices": [{"message": {"tool_calls": [{"function": ' + ENVELOPE + "}]}}]}", [("find_ship", ARGUMENTS)]),
     ],
 )
 def test_a_whole_message_is_a_call_if_it_satisfies_the_schema(text: str, calls: list[Any]) -> None:
@@ -380,6 +392,11 @@ def test_twice_the_text_is_about_twice_the_work(bit: str, counting: Any) -> None
         (' name="find_ship"> name="port">Ystad', "find_ship"),
         ('analysisI look.assistantcommentary to=functions.find_ship json{"port": "Ystad"}', "find_ship"),
         ("Action: find_ship[Ystad]", "find_ship"),
+        ('I\'ll call `find_ship` with `{"port": "Ystad"}`.', "find_ship"),
+        ("(calling find_ship port=Ystad)", "find_ship"),
+        ("I look.<find_ship><port>Ystad</port></find_ship>", "find_ship"),
+        ("I look.call:find_ship{port:Ystad}", "find_ship"),
+        ("I look.\n[find_ship] port=Ystad", "find_ship"),
     ],
 )
 def test_a_near_miss_is_reported(text: str, name: str) -> None:

@@ -678,6 +678,12 @@ _shows = re.compile(
 """Matches a line that announces an example, or what somebody has seen."""
 
 
+_goes_on_about = re.compile(
+    r"\s*(?:</[^<>\n]{1,60}>\s*|<[|｜][^<>\n]{1,60}[|｜]>\s*){0,4}"
+    r"(?:is|are|was|were|which|would|looks?|means?|c'est|ist|es|是)\b(?! ?[:=(])"
+).match
+"""Matches text after a call that continues a sentence about it."""
+_LONGEST_CLOSERS = 300
 _opener = re.compile(r"<[^<>\n]{1,60}>\Z").search
 _LONGEST_OPENER, _MOST_OPENERS = 62, 3
 """The tags of a wrapper before its first call are no line of text."""
@@ -691,4 +697,7 @@ def is_shown(text: str, span: tuple[int, int], calls: SpanList) -> bool:
         if opener is None:
             break
         before = before[: opener.start()].rstrip()
-    return _shows(before[before.rfind("\n") + 1 :]) is not None
+    if _shows(before[before.rfind("\n") + 1 :]) is not None:
+        return True
+    after = calls.cut_out(text, span[1], span[1] + _LONGEST_CLOSERS)
+    return _goes_on_about(after) is not None

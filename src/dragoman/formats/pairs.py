@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
+from functools import lru_cache
 from typing import Any
 
 from dragoman.args.coercion import read_text
@@ -20,11 +21,10 @@ from dragoman.formats.cursor import (
     write_json,
 )
 from dragoman.formats.entities import unescape_text
-from dragoman.formats.envelope import is_plain_text, properties_of, schema_of
+from dragoman.formats.envelope import is_plain_text, schema_of
 from dragoman.formats.steps import Scope, Step, Waiting, announce, run_steps
 from dragoman.formats.template import Hole, Literal, Many, Maybe, Node, Space
-from dragoman.toolset import fold
-from dragoman.types import JsonObject, Tool
+from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
 # The fast path for arguments that have arrived whole, as in a text that is not streamed.
@@ -36,6 +36,8 @@ from dragoman.types import JsonObject, Tool
 _BLANKS = r"[ \t\r\n]*"
 _VALUE = Hole("value")
 _SLOT = r"[^<>\"'\\\n ]{1,200}?"
+_call_begins = re.compile(r"<(?:[\w|｜]{1,20}[:|｜])?(?:functions?|invoke|tool_calls?|function_calls?)\b").search
+"""Finds the opener of a call that a value shows."""
 _needs_care = re.compile(r"</|&(?:amp|lt|gt|quot|apos|#)").search
 _last_closer = re.compile(r"[ \t]*(?:\r?\n)?[ \t]*</([^\s<>/]{1,60})/?>[ \t\r\n]*\Z").search
 
@@ -58,7 +60,12 @@ class WholePair:
         """Match the whole argument at this position, if it is a plain one."""
         pattern = self._match or self._compile()
         found = pattern(text, position)
-        if found is None or _needs_care(found["value"]) or self._others.find(found["value"], 0, final=True) is not None:
+        if (
+            found is None
+            or _needs_care(found["value"])
+            or _call_begins(found["value"])
+            or self._others.find(found["value"], 0, final=True) is not None
+        ):
             return None
         return found
 
@@ -259,68 +266,56 @@ class ReadPairs(Waiting):
         return hit[1]
 
 
-_LONGEST_KEY, _MOST_HITS = 100, 64
-_key_after = re.compile(rf"[\"']?([^<>\"'\n]{{1,{_LONGEST_KEY}}})[<>\"'\n]").match
+_MOST_HITS = 64
+_tag_word = re.compile(r"</([^\s<>/]{1,60})>\Z").match
+
+
+@lru_cache(64)
+def _inner_arguments(closers: frozenset[str]) -> re.Pattern[str]:
+    """Return the pattern of the tags that one of these closers would end, in any dialect."""
+    words = "|".join(re.escape(word[1]) for closer in sorted(closers) if (word := _tag_word(closer)) is not None)
+    return re.compile(rf"<(?:{words or '(?!)'})(?:=|\s+(?:name|key)\s*=|>(?!`))")
 
 
 class _Shown:
     """Finds the calls that a value shows, as documentation does. Their tags do not end the value.
 
-    An argument that the tool does not have begins inside the value. It has a closer of its own, and so has its call.
+    The opener of a call inside the value shows one. Each of its arguments has a closer of its own.
     """
 
-    __slots__ = ("_declared", "_first", "_hits", "_is_found", "_mark", "_open", "_seen", "_tool")
+    __slots__ = ("_hits", "_inner", "_is_found", "_mark", "_open", "_seen")
 
-    def __init__(self, first: Markers, tool: Tool | None, mark: Mark) -> None:
-        self._first, self._tool, self._mark = first, tool, mark
-        self._declared: frozenset[str] | None = None
+    def __init__(self, closers: frozenset[str], mark: Mark) -> None:
+        self._inner, self._mark = _inner_arguments(closers), mark
         self._open = 0  # arguments of the call that is shown, without their closers so far
         self._seen = 0
         self._hits = 0
         self._is_found = False
 
-    def may_cover(self, cursor: Cursor, end: str) -> bool:
-        """Whether the value may show a call: an argument begins in it. In most values, none does."""
-        openers = self._first.literals
-        if self._is_found or end in openers:
-            return True
-        text = cursor.since(self._mark)
-        return any(opener in text for opener in openers)
-
-    def covers(self, cursor: Cursor, end: str, length: int, *, is_closer: bool) -> Generator[None, None, bool]:
-        """Whether a marker at the position belongs to a call that the value shows."""
-        if self._declared is None:
-            self._declared = frozenset(map(fold, properties_of(self._tool)))
-        if not self._declared or self._hits >= _MOST_HITS:
+    def covers(self, cursor: Cursor, *, is_closer: bool) -> bool:
+        """Whether the marker at the position belongs to a call that the value shows."""
+        if self._hits >= _MOST_HITS:
             return False
         self._hits += 1
         text = cursor.since(self._mark)
-        self._open += self._count_inside(text)
-        self._seen = len(text) + length
+        if not self._is_found:
+            call = _call_begins(text, self._seen)
+            if call is None:
+                self._seen = max(0, len(text) - _LONGEST_OPENER)
+                return False
+            self._is_found, self._seen = True, call.start()
+        self._open += sum(1 for _ in self._inner.finditer(text, self._seen))
+        self._seen = len(text)
         if is_closer:
             self._open -= 1
-            return self._open >= 0
-        if end not in self._first.literals:
-            return self._is_found
-        while (key := _key_after(cursor.text, cursor.position + length)) is None:
-            if len(cursor.text) - cursor.position - length > _LONGEST_KEY + 2 or cursor.final:
-                return False
-            yield
-        if not self._open and fold(key[1]) in self._declared:
+            if self._open >= 0:
+                return True
+            self._open = 0
             return False
-        self._open += 1
-        self._is_found = True
         return True
 
-    def _count_inside(self, text: str) -> int:
-        """Count the arguments that begin inside a line and that the tool does not have."""
-        found = 0
-        while (hit := self._first.find(text, self._seen, final=True)) is not None and hit[1] is not None:
-            self._seen = hit[0] + len(hit[1])
-            key = _key_after(text, self._seen)
-            found += key is not None and fold(key[1]) not in (self._declared or ())
-        self._is_found = self._is_found or bool(found)
-        return found
+
+_LONGEST_OPENER = 40
 
 
 class ReadValue(Waiting):
@@ -343,7 +338,6 @@ class ReadValue(Waiting):
         self.untyped_is_text = untyped_is_text
         self.cdata = cdata
         self.unique = unique
-        self.first = first
         # Without a closer, a line end before the next tag is no part of the value.
         ends = (*closers, *first, *exits) if trail else (*first, *exits)
         framed = {(trail or "\n") + end: end for end in ends}
@@ -377,7 +371,7 @@ class ReadValue(Waiting):
         if is_streamed:
             cursor.delta(_prefix(key, scope) + '"')
         quiet = PassThrough(stops.wakes, "string" if is_streamed else "silent")
-        length, is_closed = yield from self._run_to_end(cursor, stops, quiet, _Shown(self.first, scope.tool, mark))
+        length, is_closed = yield from self._run_to_end(cursor, stops, quiet, _Shown(self.closers, mark))
         text = cursor.since(mark)
         cursor.position += length
         if not is_closed:
@@ -473,11 +467,9 @@ class ReadValue(Waiting):
                 continue
             marker = hit[1]
             end = self.framed.get(marker, marker)
-            if self.is_tag and shown.may_cover(cursor, end):
-                is_closer = end in self.closers
-                if (yield from shown.covers(cursor, end, len(marker), is_closer=is_closer)):
-                    ahead = len(marker)
-                    continue
+            if self.is_tag and shown.covers(cursor, is_closer=end in self.closers):
+                ahead = len(marker)
+                continue
             follows = self.beyond if end in self.exits else self.following
             if end in self.closers and self.is_tag:
                 return len(marker), True

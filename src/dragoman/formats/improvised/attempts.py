@@ -48,6 +48,14 @@ _recipients = re.compile(r"\bto=(?:functions\.)?([^\W\d][\w.\-]{0,99})[^{\n]{0,6
 _bracketed = re.compile(
     rf"^[ \t]*(?:{ANY_LABEL})[ \t]*[:：][ \t]*([^\W\d][\w.\-]*)[ \t]*[\[【][^\n]*[\]】][ \t]*$", re.MULTILINE
 ).finditer
+_called_with = re.compile(
+    r"\b(?:call|invok|execut|run|us)\w{0,6}:?[ \t]+[`*\"']?([^\W\d][\w.\-]{0,99})[`*\"']?,?[ \t]+(?:with[ \t]+)?"
+    r"(?=[\w.\-]+[=:])",
+    re.IGNORECASE,
+).finditer
+_after_sentence = re.compile(
+    r"[.!?:。！？…][ \t]?(?:<([^\W\d][\w.\-]{0,99})(?:\s[^<>\n]{0,200})?/?>|call:([^\W\d][\w.\-]{0,99})[({])"
+).finditer
 _objects = re.compile(r"\{\s*[\"']([^\W\d][\w.\-]*)[\"']\s*:").finditer
 _before_fence = re.compile(r"[^\n]*\S[^\n]*\n\s*```\w{0,10}[ \t]*\r?\n\s*\Z").search
 _is_heading = re.compile(r"[ \t]*(?:#{1,6}[ \t]|\*\*|[-*][ \t])").match
@@ -121,11 +129,12 @@ def _told(text: str, offered: OfferedNames) -> Iterator[Attempt]:
         tool = offered.find(label[1])
         if tool is not None:
             yield Attempt(tool.name, label.span(), "its arguments are missing")
-    for line in _pair_lines(text):
+    for line in (*_pair_lines(text), *_called_with(text)):
         tool = offered.find(line[1]) if offered.may_begin(line[1]) else None
         read = read_pairs(text, line.end(), tool) if tool is not None else None
         if tool is not None and read is not None and read.values.keys() >= set(required_of(tool)):
-            yield Attempt(tool.name, (line.start(), _end_of_line(text, read.end)), "nothing marks it as a call")
+            start = _start_of_line(text, line.start())
+            yield Attempt(tool.name, (start, _end_of_line(text, read.end)), "nothing marks it as a call")
 
 
 def _addressed(text: str, offered: OfferedNames) -> Iterator[Attempt]:
@@ -140,6 +149,10 @@ def _addressed(text: str, offered: OfferedNames) -> Iterator[Attempt]:
         tool = offered.find(word[1])
         if tool is not None:
             yield Attempt(tool.name, word.span(), "its markup cannot be read")
+    for word in _after_sentence(text):
+        tool = offered.find(word[1] or word[2])
+        if tool is not None:
+            yield Attempt(tool.name, (word.start() + 1, _end_of_line(text, word.end())), "it is inside other text")
 
 
 def _narrated(text: str, offered: OfferedNames) -> Iterator[Attempt]:
@@ -149,7 +162,7 @@ def _narrated(text: str, offered: OfferedNames) -> Iterator[Attempt]:
             return
         head = text[max(0, found.start() - _SENTENCE) : found.start()]
         fenced = _before_fence(head)
-        start = found.start() if fenced is None else found.start() - len(head) + fenced.start()
+        start = _start_of_line(text, found.start()) if fenced is None else found.start() - len(head) + fenced.start()
         head = head.rpartition("\n")[2] if fenced is None else fenced[0].partition("\n")[0]
         if _speaks_of_call(head) is None and not (fenced is not None and _is_heading(head) is not None):
             continue

@@ -350,6 +350,9 @@ class ImprovisedReader:
         if not head.fence and _fence_after(text, name.end) is not None:
             head.fence = "```"
         end = _skip_closers(text, last.end, head) if head.marked or head.fence else _skip_tags(text, last.end)
+        is_logged = text[head.position - 1 : head.position] == "[" and _logged(text, name.end) is not None
+        if is_logged and not (head.is_first and not text[end:].strip()):
+            return []  # [NAME] and settings behind it, as in a log
         if not self._is_over(text, end, head, last) or not self._is_alone(text, end, head, last, follows_call):
             return []
         region = _region(text, end, head, last, stated[-1].tool)
@@ -701,6 +704,7 @@ _closers = re.compile(
     re.VERBOSE,
 ).match
 _setting = re.compile(r"\][ \t]*\r?\n\s*[\w.\-]+[ \t]*[=:]").match
+_logged = re.compile(r"\][ \t]+[\w.\-]+[=:]").match
 _closing_mark_after = re.compile(r"</|\[/|\|>|｜>").search
 _closing_mark = re.compile(
     rf"\s*(?:</\s?{SIGIL}(?!(?:s|think\w*)\s*>)[^\W\d]|<[|｜]/|<[|｜]?\w*(?:tool|call)\w*[|｜]>|\[/)", re.IGNORECASE
