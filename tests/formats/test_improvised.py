@@ -94,6 +94,8 @@ WRAPPERS = {
     "brackets after the name": ("<function=find_ship[]{a}</function>", (JSON,)),
     "brackets around the name": ("<function(find_ship){a}</function>", (JSON,)),
     "other words before the JSON": ("to=functions.find_ship 天气json\n{a}", (JSON,)),
+    "labels around the arguments": ("[FunctionCall]find_ship[Args]{a}[/FunctionCall]", (JSON,)),
+    "unused tokens": ("[unused11]{a}[unused12]", (f"[{ENVELOPE}]",)),
     "JSON in a string": (
         '<tool_call>\n"{a}"\n</tool_call>',
         ('{\\"name\\": \\"find_ship\\", \\"arguments\\": ' + JSON.replace('"', '\\"') + "}",),
@@ -156,6 +158,9 @@ def test_a_call_of_another_tool_is_text(text: str) -> None:
         ('{tool => "find_ship", args => { --port Ystad --days 3 }}', [("find_ship", ARGUMENTS)]),
         ('{tool => "find_ship", args => { --harbour Ystad }}', []),
         ("[find_ship] port=Ystad days=3", [("find_ship", ARGUMENTS)]),
+        ("<tool>read_log</tool><tool_input>var/a b.log</tool_input>", [("read_log", {"path": "var/a b.log"})]),
+        ("Calling tools:\n[" + ENVELOPE + "]", [("find_ship", ARGUMENTS)]),
+        ("Action:\n" + ENVELOPE + "<end_action>", [("find_ship", ARGUMENTS)]),
         (
             FENCED + '\n\n```json\n{"name": "all_ships", "arguments": {}}\n```',
             [("find_ship", ARGUMENTS), ("all_ships", {})],

@@ -69,6 +69,7 @@ _glue = re.compile(
       \s++
     | [:!#@]\d{{1,4}}\b
     | \[(?:TOOL_)?(?:ARGS|ARGUMENTS|PARAMS|PARAMETERS|INPUT|CALL_ID)\](?:[\w\-]{{1,80}}(?=\[))?
+    | (?<=\w)\[(?i:arg(?:ument)?s|param(?:eter)?s|input)\]
     | ["'`*\]】>|｜:：,=;}}%]
     | \[\s*\] | \)(?=\s*\{{)
     | ->|→|⇒|=>
@@ -89,6 +90,7 @@ _glue = re.compile(
     re.VERBOSE,
 ).match
 _GLUE_LIMIT = 300
+_input_begins = re.compile(rf"<{SIGIL}({_CONTAINERS})\s*[|｜]{{0,2}}>\s*\Z").search
 _mark_between = re.compile(r"<[|｜]|\[[A-Z]").search
 _closing = re.compile(r"\s*</").match
 _code_ends = re.compile(r"\s*</code>").match
@@ -103,6 +105,8 @@ def begins(text: str, position: int, tool: Tool, *, in_tag: bool) -> bool:
     if text[at : at + 1] in ("{", "<") or text.find("<code>", position, at) >= 0:
         return True
     if any(found(text, at) for found in (_key_ends, _cut_item)) or _token_pair(text, position) is not None:
+        return True
+    if _input_begins(text[position:at]) is not None:
         return True
     pair = _pair_starts(text, at)
     if pair is not None and find_declared(pair[1], tool) is not None:
@@ -170,6 +174,9 @@ def _read_body(text: str, position: int, tool: Tool, closers: Closers, tag: str)
     pairs = read_pairs(text, at, tool)
     if pairs is not None:
         return pairs
+    inside = _input_begins(text[position:at])
+    if inside is not None:
+        return _read_text(text, at, tool, closers, inside[1])
     if tag:
         return _read_text(text, position, tool, closers, tag)
     return None if required_of(tool) else Arguments({}, position, "none")

@@ -162,7 +162,11 @@ def _narrated(text: str, offered: OfferedNames) -> Iterator[Attempt]:
             return
         head = text[max(0, found.start() - _SENTENCE) : found.start()]
         fenced = _before_fence(head)
-        start = _start_of_line(text, found.start()) if fenced is None else found.start() - len(head) + fenced.start()
+        start = found.start()
+        if fenced is not None:
+            start += fenced.start() - len(head)
+        elif head.endswith("`"):
+            start = _start_of_line(text, start)  # in a code span, it would belong to the code
         head = head.rpartition("\n")[2] if fenced is None else fenced[0].partition("\n")[0]
         if _speaks_of_call(head) is None and not (fenced is not None and _is_heading(head) is not None):
             continue

@@ -49,11 +49,11 @@ Region = Literal["marked", "message", "last_line"]
 
 # fmt: off
 LABELS = (
-    "call", "calls", "tool", "tools", "tool_call", "tool_calls", "toolcall", "toolcalls", "tool-call", "tool-calls",
-    "tool_use", "tool_code", "function", "functions", "function_call", "function_calls", "functioncall", "invoke",
-    "action", "name", "tool_name", "function_name", "commentary", "assistant", "assistantcommentary", "analysis",
-    "channel", "to", "recipient", "default_api", "api", "json", "use", "request", "type", "command", "tool_request",
-    "begin", "start",
+    "call", "calls", "calling", "tool", "tools", "tool_call", "tool_calls", "toolcall", "toolcalls", "tool-call",
+    "tool-calls", "tool_use", "tool_code", "function", "functions", "function_call", "function_calls", "functioncall",
+    "invoke", "action", "name", "tool_name", "function_name", "commentary", "assistant", "assistantcommentary",
+    "analysis", "channel", "to", "recipient", "default_api", "api", "json", "use", "request", "type", "command",
+    "tool_request", "begin", "start",
     # The same words in other languages
     "工具", "调用", "调用工具", "工具调用", "函数", "函数调用", "ツール", "関数", "도구", "함수", "herramienta",
     "función", "acción", "llamada", "ferramenta", "função", "chamada", "werkzeug", "funktion", "aufruf", "outil",
@@ -86,7 +86,7 @@ _doubled_object = re.compile(r"\{\{\s*[\"'“]").match
 _object_in_tag = re.compile(r"\s*(?=[{\[]\s*[\"'{])").match
 _bracket_word = re.compile(r"[A-Za-z_]{2,20}:?[ \t]+").match
 _blank = re.compile(r"[ \t\r]*(?:\n[ \t\r]*){0,2}").match
-_token = re.compile(r"<[|｜][^|｜<>\n]{1,60}[|｜]>|([\u2600-\u27bf])[A-Za-z_]{1,20}\1:?").match
+_token = re.compile(r"<[|｜][^|｜<>\n]{1,60}[|｜]>|\[unused\d{1,3}\]|([\u2600-\u27bf])[A-Za-z_]{1,20}\1:?").match
 _tag_word = re.compile(rf"<{{1,3}}\s?\[?{SIGIL}([^\W\d][\w.\-]{{0,99}})").match
 _blank_in_name = re.compile(r"<([^\W\d]\w*(?: \w+){1,3})>").match
 _tag_rest = re.compile(r"""(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^<>"'\n]){0,200}>{1,3}""").match
@@ -692,7 +692,7 @@ _closers = re.compile(
       <\s?/\s?{SIGIL}(?!s>)([^\W\d][\w.:\- ]{{0,99}})\s*/?[|｜]{{0,2}}>
     | <[|｜][^|｜<>\n]{{1,60}}[|｜]>
     | <[\w:]{{1,60}}[|｜]>
-    | (?:</s>|<(?:eos|eom|eot|end_of_turn)>)(?=\s*\Z)
+    | (?:</s>|<(?:eos|eom|eot|end_[a-z]{{1,20}}(?:_[a-z]{{1,20}})?)>)(?=\s*\Z) | \[unused\d{{1,3}}\]
     | (?P<star>[\u2600-\u27bf])[A-Za-z_]{{1,20}}(?P=star):?(?=\s*\Z)
     | <{{2,3}}\[?/?(?:END|end|/)[\w\- ]{{1,40}}\]?>{{2,3}}
     | \[{{1,2}}(?:/|END[ _\-])[\w\- ]{{1,40}}\]{{1,2}} | \{{\{{/[\w\- ]{{1,40}}\}}\}}
