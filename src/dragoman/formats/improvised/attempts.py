@@ -41,23 +41,22 @@ _labelled = re.compile(
     r"(?:[ \t]+[^\n\]]{1,200})?[ \t]*[\]】>)]{1,2}[ \t]*$",
     re.MULTILINE,
 ).finditer
-_named_pair = re.compile(r"""\bname\s*=\s*["']([^\W\d][\w.\-]{0,99})["']""").finditer
+_named_pair = re.compile(r"""name\s*=\s*["']([^\W\d][\w.\-]{0,99})["']""").finditer
 _arguments_pair = re.compile(rf"""\b(?:{"|".join(ARGUMENT_KEYS)})\s*=\s*["'{{]|>\s*name\s*=\s*["']""").search
 _pair_lines = re.compile(r"^[ \t]*([^\W\d][\w.\-]*)[ \t]+(?=[\w.\-]+[=:])", re.MULTILINE).finditer
 _recipients = re.compile(r"\bto=(?:functions\.)?([^\W\d][\w.\-]{0,99})[^{\n]{0,60}\{").finditer
 _bracketed = re.compile(
-    rf"^[ \t]*(?:{ANY_LABEL})[ \t]*[:：][ \t]*([^\W\d][\w.\-]*)[ \t]*[\[【][^\n]*[\]】][ \t]*$", re.MULTILINE
+    rf"\n[ \t]*+(?:{ANY_LABEL})[ \t]*[:：][ \t]*([^\W\d][\w.\-]*)[ \t]*[\[【][^\n]*[\]】][ \t]*(?=\n|\Z)"
 ).finditer
 _called_with = re.compile(
-    r"\b(?:call|invok|execut|run|us)\w{0,6}:?[ \t]+[`*\"']?([^\W\d][\w.\-]{0,99})[`*\"']?,?[ \t]+(?:with[ \t]+)?"
-    r"(?=[\w.\-]+[=:])",
-    re.IGNORECASE,
+    r"\b(?:[Cc]all|[Ii]nvok|[Ee]xecut|[Rr]un|[Uu]s)\w{0,6}:?[ \t]+[`*\"']?([^\W\d][\w.\-]{0,99})[`*\"']?,?[ \t]+"
+    r"(?:with[ \t]+)?(?=[\w.\-]+=)"
 ).finditer
 _after_sentence = re.compile(
     r"[.!?:。！？…][ \t]?(?:<([^\W\d][\w.\-]{0,99})(?:\s[^<>\n]{0,200})?/?>|call:([^\W\d][\w.\-]{0,99})[({])"
 ).finditer
 _objects = re.compile(r"\{\s*[\"']([^\W\d][\w.\-]*)[\"']\s*:").finditer
-_before_fence = re.compile(r"[^\n]*\S[^\n]*\n\s*```\w{0,10}[ \t]*\r?\n\s*\Z").search
+_fence_begins = re.compile(r"```\w{0,10}[ \t]*\r?\n\s*\Z").match
 _is_heading = re.compile(r"[ \t]*(?:#{1,6}[ \t]|\*\*|[-*][ \t])").match
 _speaks_of_call = re.compile(r"\b(?:call|invok|execut|us(?:e|ing)\b|run|input|argument|param)", re.IGNORECASE).search
 _lone_command = re.compile(r"\s*[@/!$|]{1,2}[ \t]?([^\W\d][\w.\-]*)[ \t]+\S[^\n]*\s*\Z").match
@@ -129,7 +128,7 @@ def _told(text: str, offered: OfferedNames) -> Iterator[Attempt]:
         tool = offered.find(label[1])
         if tool is not None:
             yield Attempt(tool.name, label.span(), "its arguments are missing")
-    for line in (*_pair_lines(text), *_called_with(text)):
+    for line in (*_pair_lines(text), *(_called_with(text) if "=" in text else ())):
         tool = offered.find(line[1]) if offered.may_begin(line[1]) else None
         read = read_pairs(text, line.end(), tool) if tool is not None else None
         if tool is not None and read is not None and read.values.keys() >= set(required_of(tool)):
@@ -145,11 +144,15 @@ def _addressed(text: str, offered: OfferedNames) -> Iterator[Attempt]:
         if tool is not None and _arguments_pair(near) is not None:
             start = _start_of_line(text, pair.start())
             yield Attempt(tool.name, (start, _end_of_line(text, pair.end())), "its markup cannot be read")
-    for word in (*(_recipients(text) if "to=" in text else ()), *_bracketed(text)):
+    for word in _recipients(text) if "to=" in text else ():
         tool = offered.find(word[1])
         if tool is not None:
             yield Attempt(tool.name, word.span(), "its markup cannot be read")
-    for word in _after_sentence(text):
+    for word in _bracketed("\n" + text) if "[" in text or "【" in text else ():
+        tool = offered.find(word[1])
+        if tool is not None:
+            yield Attempt(tool.name, (word.start(), word.end() - 1), "its markup cannot be read")
+    for word in _after_sentence(text) if "<" in text or "call:" in text else ():
         tool = offered.find(word[1] or word[2])
         if tool is not None:
             yield Attempt(tool.name, (word.start() + 1, _end_of_line(text, word.end())), "it is inside other text")
@@ -161,18 +164,27 @@ def _narrated(text: str, offered: OfferedNames) -> Iterator[Attempt]:
         if number == _MOST:
             return
         head = text[max(0, found.start() - _SENTENCE) : found.start()]
-        fenced = _before_fence(head)
         start = found.start()
-        if fenced is not None:
-            start += fenced.start() - len(head)
-        elif head.endswith("`"):
-            start = _start_of_line(text, start)  # in a code span, it would belong to the code
-        head = head.rpartition("\n")[2] if fenced is None else fenced[0].partition("\n")[0]
-        if _speaks_of_call(head) is None and not (fenced is not None and _is_heading(head) is not None):
+        line = _line_before_fence(head)
+        if line is not None:
+            start += line - len(head)
+            head = head[line:].partition("\n")[0]
+        else:
+            head = head.rpartition("\n")[2]
+            if head.endswith("`"):
+                start = _start_of_line(text, start)  # in a code span, it would belong to the code
+        if _speaks_of_call(head) is None and (line is None or _is_heading(head) is None):
             continue
         tool = next((tool for word in _words(head) if (tool := offered.find(word[0])) is not None), None)
         if tool is not None and _may_be_arguments(text, found, tool):
             yield Attempt(tool.name, (start, _end_of_line(text, found.start())), "its arguments are in a sentence")
+
+
+def _line_before_fence(text: str) -> int | None:
+    """Return the start of the last line before the fence that begins at the end of a text; None if none begins."""
+    fence = text.rfind("```")
+    said = text[:fence].rstrip() if fence >= 0 and _fence_begins(text, fence) is not None else ""
+    return said.rfind("\n") + 1 if said else None
 
 
 def _may_be_arguments(text: str, found: re.Match[str], tool: Tool) -> bool:
