@@ -47,6 +47,8 @@ KEYED_ELEMENTS = "<arg_key>port</arg_key><arg_value>Ystad</arg_value><arg_key>da
 ATTRIBUTES = 'port="Ystad" days="3"'
 PYTHON = '(port="Ystad", days=3)'
 LINES = "port: Ystad\ndays: 3"
+ENVELOPE = f'{{"name": "find_ship", "arguments": {JSON}}}'
+FENCED = f"```json\n{ENVELOPE}\n```"
 WRAPPERS = {
     "a name element": ("<use_tool>\n<name>find_ship</name>\n<input>{a}</input>\n</use_tool>", (JSON, ELEMENTS)),
     "a name attribute": ('<action name="find_ship">{a}</action>', (JSON, ELEMENTS, NAMED_ELEMENTS, LINES)),
@@ -72,6 +74,32 @@ WRAPPERS = {
     "elements without a wrapper": ("find_ship{a}</call>", (KEYED_ELEMENTS,)),
     "an envelope in a tag": ("<step>{a}</step>", ('{"action": "find_ship", "params": ' + JSON + "}",)),
     "an escaped wrapper": ("&lt;find_ship&gt;{a}&lt;/find_ship&gt;", (ELEMENTS.replace("<", "&lt;"),)),
+    "tags in square brackets": ("[find_ship]\n{a}\n[/find_ship]", ("[port]Ystad[/port]\n[days]3[/days]",)),
+    "a wrapper in square brackets": (
+        '[tool_call name="find_ship"]\n{a}\n[/tool_call]',
+        ('[parameter name="port"]Ystad[/parameter]\n[parameter=days]3[/parameter]',),
+    ),
+    "the prefix of a namespace": (
+        '<x:do name="find_ship">{a}</x:do>',
+        ('<x:parameter name="port">Ystad</x:parameter><x:parameter name="days">3</x:parameter>', JSON),
+    ),
+    "the type of an element": ('<step type="find_ship">{a}</step>', (ELEMENTS,)),
+    "an identity before the name": (
+        "<y:card><y:card_id>7</y:card_id><y:tool_name>find_ship</y:tool_name>{a}</y:card>",
+        (f"<y:tool_args><![CDATA[{JSON}]]></y:tool_args>", f"<input>{JSON}</input>"),
+    ),
+    "a fence with JSON on its first line": ("```find_ship {a}\n```", (JSON,)),
+    "a token before each argument": ("<|use|>find_ship\n{a}<|done|>", ("<|sep|>port\nYstad\n<|sep|>days\n3\n",)),
+    "stars around the labels": ("✿FUNCTION✿: find_ship\n✿ARGS✿: {a}\n✿RESULT✿", (JSON,)),
+    "brackets after the name": ("<function=find_ship[]{a}</function>", (JSON,)),
+    "brackets around the name": ("<function(find_ship){a}</function>", (JSON,)),
+    "other words before the JSON": ("to=functions.find_ship 天气json\n{a}", (JSON,)),
+    "labels around the arguments": ("[FunctionCall]find_ship[Args]{a}[/FunctionCall]", (JSON,)),
+    "unused tokens": ("[unused11]{a}[unused12]", (f"[{ENVELOPE}]",)),
+    "JSON in a string": (
+        '<tool_call>\n"{a}"\n</tool_call>',
+        ('{\\"name\\": \\"find_ship\\", \\"arguments\\": ' + JSON.replace('"', '\\"') + "}",),
+    ),
     "bars in tags": ('<｜DSML｜run name="find_ship">{a}</｜DSML｜run>', (ELEMENTS,)),
 }
 MARKED = [
@@ -126,6 +154,19 @@ def test_a_call_of_another_tool_is_text(text: str) -> None:
         ('find_ship(days=3, port="Ystad"', [("find_ship", ARGUMENTS)]),
         ('find_ship(days=3, port="Yst', []),
         ("<all_ships/>", [("all_ships", {})]),
+        ('{tool => "find_ship", args => {\n  --port "Ystad"\n  --days 3\n}}', [("find_ship", ARGUMENTS)]),
+        ('{tool => "find_ship", args => { --port Ystad --days 3 }}', [("find_ship", ARGUMENTS)]),
+        ('{tool => "find_ship", args => { --harbour Ystad }}', []),
+        ("[find_ship] port=Ystad days=3", [("find_ship", ARGUMENTS)]),
+        ("<tool>read_log</tool><tool_input>var/a b.log</tool_input>", [("read_log", {"path": "var/a b.log"})]),
+        ("Calling tools:\n[" + ENVELOPE + "]", [("find_ship", ARGUMENTS)]),
+        ("Action:\n" + ENVELOPE + "<end_action>", [("find_ship", ARGUMENTS)]),
+        (
+            FENCED + '\n\n```json\n{"name": "all_ships", "arguments": {}}\n```',
+            [("find_ship", ARGUMENTS), ("all_ships", {})],
+        ),
+        (FENCED + '\n\n```json\n{"ships": 3}\n```', []),
+        ('{"choices": [{"message": {"tool_calls": [{"function": ' + ENVELOPE + "}]}}]}", [("find_ship", ARGUMENTS)]),
     ],
 )
 def test_a_whole_message_is_a_call_if_it_satisfies_the_schema(text: str, calls: list[Any]) -> None:
@@ -312,6 +353,13 @@ HOSTILE = [
     '<find_ship port="a\n',
     "```tool_use\nfind_ship\n",
     "find_ship(port='x') \n",
+    "[find_ship]\n[port]x[/port]\n",
+    "[tool_call name='find_ship']x\n",
+    "<|x|>find_ship\n<|y|>port\n",
+    "```read_log\nx\n",
+    '"{\\"name\\": \\"find_ship\\"\n',
+    "to=find_ship 天 {\n",
+    "name='find_ship' args='\n",
 ]
 
 
@@ -342,6 +390,18 @@ def test_twice_the_text_is_about_twice_the_work(bit: str, counting: Any) -> None
         ('{"port": "Ystad"}', ""),
         ('{"tool": "find_boat", "args": {"port": "Ystad"}}', "find_boat"),
         ("read_log\nsome/path", "read_log"),
+        ("[TOOL: run_shell ls -la]", "run_shell"),
+        ('### read_log\n```json\n{"path": "a"}\n```', "read_log"),
+        ('I use find_ship with these parameters:\n\n```json\n{"port": "Ystad"}\n```', "find_ship"),
+        ("[Call(id='1', function=Function(arguments='{}', name='find_ship'))]", "find_ship"),
+        (' name="find_ship"> name="port">Ystad', "find_ship"),
+        ('analysisI look.assistantcommentary to=functions.find_ship json{"port": "Ystad"}', "find_ship"),
+        ("Action: find_ship[Ystad]", "find_ship"),
+        ('I\'ll call `find_ship` with `{"port": "Ystad"}`.', "find_ship"),
+        ("(calling find_ship port=Ystad)", "find_ship"),
+        ("I look.<find_ship><port>Ystad</port></find_ship>", "find_ship"),
+        ("I look.call:find_ship{port:Ystad}", "find_ship"),
+        ("I look.\n[find_ship] port=Ystad", "find_ship"),
     ],
 )
 def test_a_near_miss_is_reported(text: str, name: str) -> None:

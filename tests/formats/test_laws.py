@@ -228,6 +228,40 @@ def test_auto_reads_what_every_format_writes(name: str, values: str) -> None:
     check_round_trip(calls, formats.render(calls, name), "auto")
 
 
+@pytest.mark.parametrize("value", ["\nab\n", "\r\nab\r\n", "\n", "\n\n", "ab\n", "\nab", "\na\n\nb\n\n"])
+@pytest.mark.parametrize("name", ["glm45", "glm47", "anthropic_xml", "deepseek_v32", "minicpm5", "xml_elements"])
+def test_line_ends_around_a_value_survive_without_a_frame(name: str, value: str) -> None:
+    calls = [("search", {"query": value})]
+    check_round_trip(calls, formats.render(calls, name), name)
+
+
+_SHOWN = (
+    '<function name="x"><parameter name="y">z</parameter></function>',
+    "Write\n<tool_call>\n<function=x>\n<parameter=query>\nz\n</parameter>\n</function>\n</tool_call>\nand wait.",
+    '<invoke name="x">\n<parameter name="query">z</parameter>\n<parameter name="b">c</parameter>\n</invoke>',
+    "<tool_call>x<arg_key>k</arg_key><arg_value>z</arg_value></tool_call>",
+)
+
+
+@pytest.mark.parametrize("shown", _SHOWN)
+@pytest.mark.parametrize("name", ["qwen3_coder", "anthropic_xml", "glm45"])
+def test_a_call_that_a_value_shows_is_a_part_of_the_value(name: str, shown: str) -> None:
+    text = formats.render([("search", {"query": "QQ", "limit": 3})], name).replace("QQ", shown)
+    for way in (name, "auto"):
+        check_round_trip([("search", {"query": shown, "limit": 3})], text, way)
+        for size in (1, 7):
+            check_pieces(text, way, [text[start : start + size] for start in range(0, len(text), size)], TOOLS)
+
+
+@pytest.mark.parametrize("name", ["glm45", "anthropic_xml", "xml_elements"])
+def test_a_value_on_lines_of_its_own_has_no_line_ends_around_it(name: str) -> None:
+    text = formats.render([("search", {"query": "QQ"})], name).replace("QQ", "\nab\ncd\n")
+    for way in (name, "auto"):
+        check_round_trip([("search", {"query": "ab\ncd"})], text, way)
+        for size in (1, 5):
+            check_pieces(text, way, [text[start : start + size] for start in range(0, len(text), size)], TOOLS)
+
+
 @each_row("values", [values for values in PLAIN if values not in ("code", "web page")])
 @each_row("name", NAMES)
 def test_windows_line_ends_between_the_parts_change_no_value(name: str, values: str) -> None:

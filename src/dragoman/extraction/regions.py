@@ -518,7 +518,8 @@ def _find_quotations(text: str, plain: _Plain) -> list[Span]:
 # --------------------------------------------------------------------------------------------------------------------
 # Elements of HTML, and comments.
 
-_CODE, _QUOTES = "pre|code|samp|kbd|tt|xmp|listing|examples?|sample|snippet", "blockquote|quote|q|cite"
+_CODE = "pre|code|samp|kbd|tt|xmp|listing|examples?|sample|snippet"
+_QUOTES = "blockquote|quote|q|cite|details"
 _RESULTS = "|".join(sorted(RESULT_TAGS, key=len, reverse=True))
 _TABLES = "table|tr|td|th|caption"
 _element = re.compile(rf"<!--|-->|<(/?)(?:({_CODE})|({_QUOTES}|{_RESULTS})|({_TABLES}))(?:\s[^<>]*)?>", re.IGNORECASE)
@@ -650,6 +651,7 @@ def _leading_reasoning(text: str) -> int:
 # Places that make a call an example.
 
 _ENDS_SENTENCE = ".:!?…)>]}\"'`*_,;"
+_GOES_ON = "([,;、，；"
 
 
 def is_in_sentence(text: str, span: tuple[int, int], calls: SpanList) -> bool:
@@ -658,19 +660,44 @@ def is_in_sentence(text: str, span: tuple[int, int], calls: SpanList) -> bool:
     stop = text.find("\n", span[1])
     before = calls.cut_out(text, line, span[0]).rstrip()
     after = calls.cut_out(text, span[1], len(text) if stop < 0 else stop).strip()
-    return bool(before and after) and before[-1] not in _ENDS_SENTENCE and (after[0].isalnum() or after[0] in "([")
+    return bool(before and after) and before[-1] not in _ENDS_SENTENCE and (after[0].isalnum() or after[0] in _GOES_ON)
 
 
 _shows = re.compile(
     r"^\W*(?:e\.g\.|(?:for )?(?:example|instance)s?\b|samples?\b|templates?\b|usage\b|syntax\b)[^.!?\n]{0,60}[:,.]?\Z"
     r"|^\W*(?:\w+ ){0,2}(?:formats?|notations?)\W*:\Z"
-    r"|\bdescribes? (?:it|this|them|the call)\b[^.\n]{0,40}:\Z",
+    r"|\bdescribes? (?:it|this|them|the call)\b[^.\n]{0,40}:\Z"
+    r"|\b(?:chat|console|log|message|model|output|page|reply|screen|server|terminal|transcript|user)s? (?:then )?"
+    r"(?:(?:contain|display|emit|get|output|print|return|say|see|show|write)s?|(?:display|output|print|return|show)ed"
+    r"|emitted|got|said|saw|sent|wrote)\W*\Z"
+    r"|(?:\b(?:modell|modèle|modelo|modello|модель)\b|模型|モデル)[^.!?。\n]{0,30}[:：]\Z"
+    r"|\b(?:was|were|looked like|read)(?: this)?\W*:\Z"
+    r"|^\W*(?:actual|expected|observed)\b[^.!?\n]{0,60}:\Z",
     re.IGNORECASE,
 ).search
-"""Matches a line that announces an example."""
+"""Matches a line that announces an example, or what somebody has seen."""
+
+
+_goes_on_about = re.compile(
+    r"\s*(?:</[^<>\n]{1,60}>\s*|<[|｜][^<>\n]{1,60}[|｜]>\s*){0,4}"
+    r"(?:is|are|was|were|which|would|looks?|means?|c'est|ist|es|是)\b(?! ?[:=(])"
+).match
+"""Matches text after a call that continues a sentence about it."""
+_LONGEST_CLOSERS = 300
+_opener = re.compile(r"<[^<>\n]{1,60}>\Z").search
+_LONGEST_OPENER, _MOST_OPENERS = 62, 3
+"""The tags of a wrapper before its first call are no line of text."""
 
 
 def is_shown(text: str, span: tuple[int, int], calls: SpanList) -> bool:
     """Whether the line before a call that words follow, or before the calls around it, announces an example."""
     before = calls.cut_out(text, max(0, span[0] - 1000), span[0]).rstrip(" \t\r\n[](){},;")
-    return _shows(before[before.rfind("\n") + 1 :]) is not None
+    for _ in range(_MOST_OPENERS):
+        opener = _opener(before, max(0, len(before) - _LONGEST_OPENER))
+        if opener is None:
+            break
+        before = before[: opener.start()].rstrip()
+    if _shows(before[before.rfind("\n") + 1 :]) is not None:
+        return True
+    after = calls.cut_out(text, span[1], span[1] + _LONGEST_CLOSERS)
+    return _goes_on_about(after) is not None

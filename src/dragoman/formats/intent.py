@@ -80,7 +80,9 @@ PROSE_TAGS = frozenset(
 """Tags of HTML and of prose. They are not the markup of a call, and a value that is one is not a placeholder."""
 _placeholder = re.compile(
     r"<{1,3}([A-Za-z][\w \-./]{0,60})>{1,3}|\.{3}|…|\[[A-Za-z]+(?:[ _][A-Za-z]+)*\]|\{\{?\s*[A-Za-z_][\w .]{0,60}\}?\}"
-    r"|\?+|_+|(?P<word>\$[A-Z][A-Z_]+|(?i:your)[_\-]\w+|MY_[A-Z_]+|YOUR(?: [A-Z]+)+|[A-Z][A-Z_]+_HERE)"
+    r"|\?+|_+|(?P<word>\$[A-Z][A-Z_]+|(?i:your)[_\-]\w+|MY_[A-Z_]+|YOUR(?: [A-Z]+)+|[A-Z][A-Z_]+_HERE"
+    r"|(?i:(?:your |the )?(?:\w+ ){0,3}(?:argument|code|command|contents?|id|input|message|name|parameter|path|pattern"
+    r"|prompt|query|question|text|title|url|value) here))"
 )
 _DEEPEST = 4
 

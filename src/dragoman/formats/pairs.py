@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
+from functools import lru_cache
 from typing import Any
 
 from dragoman.args.coercion import read_text
@@ -11,6 +12,7 @@ from dragoman.args.decoder import Undecodable, decode
 from dragoman.formats.cursor import (
     BrokenCall,
     Cursor,
+    Mark,
     Markers,
     PassThrough,
     Reader,
@@ -34,6 +36,8 @@ from dragoman.types import JsonObject
 _BLANKS = r"[ \t\r\n]*"
 _VALUE = Hole("value")
 _SLOT = r"[^<>\"'\\\n ]{1,200}?"
+_call_begins = re.compile(r"<(?:[\w|｜]{1,20}[:|｜])?(?:functions?|invoke|tool_calls?|function_calls?)\b").search
+"""Finds the opener of a call that a value shows."""
 _needs_care = re.compile(r"</|&(?:amp|lt|gt|quot|apos|#)").search
 _last_closer = re.compile(r"[ \t]*(?:\r?\n)?[ \t]*</([^\s<>/]{1,60})/?>[ \t\r\n]*\Z").search
 
@@ -56,7 +60,12 @@ class WholePair:
         """Match the whole argument at this position, if it is a plain one."""
         pattern = self._match or self._compile()
         found = pattern(text, position)
-        if found is None or _needs_care(found["value"]) or self._others.find(found["value"], 0, final=True) is not None:
+        if (
+            found is None
+            or _needs_care(found["value"])
+            or _call_begins(found["value"])
+            or self._others.find(found["value"], 0, final=True) is not None
+        ):
             return None
         return found
 
@@ -257,6 +266,58 @@ class ReadPairs(Waiting):
         return hit[1]
 
 
+_MOST_HITS = 64
+_tag_word = re.compile(r"</([^\s<>/]{1,60})>\Z").match
+
+
+@lru_cache(64)
+def _inner_arguments(closers: frozenset[str]) -> re.Pattern[str]:
+    """Return the pattern of the tags that one of these closers would end, in any dialect."""
+    words = "|".join(re.escape(word[1]) for closer in sorted(closers) if (word := _tag_word(closer)) is not None)
+    return re.compile(rf"<(?:{words or '(?!)'})(?:=|\s+(?:name|key)\s*=|>(?!`))")
+
+
+class _Shown:
+    """Finds the calls that a value shows, as documentation does. Their tags do not end the value.
+
+    The opener of a call inside the value shows one. Each of its arguments has a closer of its own.
+    """
+
+    __slots__ = ("_hits", "_inner", "_is_found", "_mark", "_open", "_seen")
+
+    def __init__(self, closers: frozenset[str], mark: Mark) -> None:
+        self._inner, self._mark = _inner_arguments(closers), mark
+        self._open = 0  # arguments of the call that is shown, without their closers so far
+        self._seen = 0
+        self._hits = 0
+        self._is_found = False
+
+    def covers(self, cursor: Cursor, *, is_closer: bool) -> bool:
+        """Whether the marker at the position belongs to a call that the value shows."""
+        if self._hits >= _MOST_HITS:
+            return False
+        self._hits += 1
+        text = cursor.since(self._mark)
+        if not self._is_found:
+            call = _call_begins(text, self._seen)
+            if call is None:
+                self._seen = max(0, len(text) - _LONGEST_OPENER)
+                return False
+            self._is_found, self._seen = True, call.start()
+        self._open += sum(1 for _ in self._inner.finditer(text, self._seen))
+        self._seen = len(text)
+        if is_closer:
+            self._open -= 1
+            if self._open >= 0:
+                return True
+            self._open = 0
+            return False
+        return True
+
+
+_LONGEST_OPENER = 40
+
+
 class ReadValue(Waiting):
     """`{value}`: raw text up to its closer; the schema determines its type."""
 
@@ -286,6 +347,7 @@ class ReadValue(Waiting):
         """The template writes a value on lines of its own."""
         self.is_tag = all(closer.startswith("</") for closer in closers)
         """A tag ends the value wherever it is. Other closers end it only before the next argument or the end."""
+        self.is_unframed = self.is_tag and not lead
         self.exits = exits.literals
         self.following = Markers((*first, *exits))
         """What may follow the closer. If anything else follows, the closer is part of the value."""
@@ -302,12 +364,14 @@ class ReadValue(Waiting):
         stated = scope.filled.pop("type", None)
         is_text = not self.cdata and _is_text(schema_of(scope.tool, key), stated)
         lead = (yield from self._skip_lead(cursor)) if self.lead else ""
+        # Only the end of a value shows whether the line end before it is layout.
+        is_streamed = is_text and not (self.is_unframed and (yield from begins_line(cursor)))
         stops = self.plain_stops if lead == "\n" else self.stops
         mark = cursor.begin()
-        if is_text:
+        if is_streamed:
             cursor.delta(_prefix(key, scope) + '"')
-        quiet = PassThrough(stops.wakes, "string" if is_text else "silent")
-        length, is_closed = yield from self._run_to_end(cursor, stops, quiet)
+        quiet = PassThrough(stops.wakes, "string" if is_streamed else "silent")
+        length, is_closed = yield from self._run_to_end(cursor, stops, quiet, _Shown(self.closers, mark))
         text = cursor.since(mark)
         cursor.position += length
         if not is_closed:
@@ -315,13 +379,15 @@ class ReadValue(Waiting):
             text = self._without_foreign_closer(cursor, text, key)
             if lead != "\n" and self.is_framed and "\n" not in text:
                 text = text.strip(" \t")  # the template puts a value on a line of its own, so these blanks are layout
-        self.settle(cursor, scope, key, text, stated, streamed=is_text)
+        self.settle(cursor, scope, key, text, stated, streamed=is_streamed)
 
     def settle(
         self, cursor: Cursor, scope: Scope, key: str, text: str, stated: str | None, *, streamed: bool = False
     ) -> None:
         """Convert the complete text of the value to its type, and emit what has not been emitted yet."""
         schema = schema_of(scope.tool, key)
+        if self.is_unframed and (framed := own_lines(text)) is not None:
+            text = framed[1]
         if self.is_tag and "&" in text:
             text = self._decode(cursor, text, schema, stated)
         value: Any = text
@@ -384,7 +450,7 @@ class ReadValue(Waiting):
         return lead
 
     def _run_to_end(
-        self, cursor: Cursor, stops: Markers, quiet: PassThrough
+        self, cursor: Cursor, stops: Markers, quiet: PassThrough, shown: _Shown
     ) -> Generator[None, None, tuple[int, bool]]:
         """Move to the end of the value; return the length of what ends it, and whether that is its closer."""
         ahead = 0
@@ -401,6 +467,9 @@ class ReadValue(Waiting):
                 continue
             marker = hit[1]
             end = self.framed.get(marker, marker)
+            if self.is_tag and shown.covers(cursor, is_closer=end in self.closers):
+                ahead = len(marker)
+                continue
             follows = self.beyond if end in self.exits else self.following
             if end in self.closers and self.is_tag:
                 return len(marker), True
@@ -419,6 +488,17 @@ class ReadValue(Waiting):
         if quiet.kind == "string" and stop > cursor.position:
             cursor.delta(escape(cursor.text[cursor.position : stop])[1:-1])
         cursor.position = stop
+
+
+def begins_line(cursor: Cursor) -> Generator[None, None, bool]:
+    """Whether a line end is at the position."""
+    while cursor.position >= len(cursor.text):
+        yield from cursor.need()
+    return cursor.text[cursor.position] in "\r\n"
+
+
+own_lines = re.compile(r"\r?\n(.*?)\r?\n[ \t]*\Z", re.DOTALL).match
+"""Matches a value that has lines of its own, without the line ends around it."""
 
 
 def _is_json(text: str) -> bool:

@@ -9,6 +9,7 @@ from dragoman.errors import CannotExpress, ConfigError
 from dragoman.formats.entities import escape_text
 from dragoman.formats.notation import notation_of
 from dragoman.formats.notation import write_strict_json as write_strict_json  # the changelog names this path
+from dragoman.formats.pairs import own_lines
 from dragoman.formats.parser import Parsed, Parser, fold
 from dragoman.formats.plan import Plan
 from dragoman.formats.template import Format, Hole, Literal, Many, Maybe, Node, Space, compile_template, has_hole
@@ -76,6 +77,12 @@ class _Writer:
         self.row = row
         self.nodes = compile_template(row.template)
         self.notation = notation_of(row)
+        self._is_framed = any(
+            node == Hole("value") and isinstance(pairs.body[place - 1], Space)
+            for pairs in self.nodes
+            if isinstance(pairs, Many)
+            for place, node in enumerate(pairs.body)
+        )
         # The reader decodes entities in values between tags, so a text that looks escaped must be escaped once more.
         self._decodes = row.notation == "json" and any(
             literal.text.startswith("</") for node in self.nodes if isinstance(node, Many) for literal in _closers(node)
@@ -147,6 +154,8 @@ class _Writer:
         if isinstance(value, str) and self._decodes:
             wrapped = self.row.wrap_text(text) if self.row.cdata else text
             text = wrapped if wrapped != text else escape_text(text)
+            if not self._is_framed and own_lines(text) is not None:
+                text = f"\n{text}\n"  # the reader takes the line ends around such a value for layout
         return {"key": key, "value": text, "type": type_word(self.row, json_type(value))}
 
 

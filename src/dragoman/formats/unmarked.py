@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader
 from dragoman.formats.envelope import properties_of, required_of
-from dragoman.formats.json_reader import HeldCalls, JsonBody, read_calls, report, report_held, run_to
+from dragoman.formats.json_reader import HeldCall, HeldCalls, JsonBody, read_calls, report, report_held, run_to
 from dragoman.formats.template import Entry, Place, UnmarkedEntry
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -18,6 +18,9 @@ _json_may_begin = re.compile(r"(?:\[\s*)?(?:\{\{?\s*)?\Z")
 _end_token = re.compile(r"(<\|[\w/]{1,40}\|>|</s>|<eos>|;)|([\]}])|(</[\w:\-]{1,40}>|\[/\w{1,40}\])").match
 _growing_token = re.compile(r"(?:<(?:\|[\w/]{0,40}\|?|/[\w:\-]{0,40}|e(?:os?)?)?|\[(?:/\w{0,40})?)?\Z").match
 _FENCE = Markers(["```"])
+_other_turn = re.compile(r"<\|(?:start_header_id|im_start|start_of_role|start)\|>|<start_of_turn>|\[INST\]").match
+_growing_turn = re.compile(r"(?:<(?:\|[a-z_]{0,16}\|?|[a-z_]{0,14})?|\[(?:I(?:N(?:ST?)?)?)?)\Z").match
+"""Match the token with which a model begins a turn of somebody else, after it has ended its own."""
 
 
 class WholeMessage(UnmarkedEntry):
@@ -34,12 +37,17 @@ class WholeMessage(UnmarkedEntry):
         mark = cursor.begin()
         held = HeldCalls()
         call = yield from read_calls(cursor, self._body, held)
-        while (found := (yield from _take_end_token(cursor))) is not None:
+        is_over = False
+        while not is_over or not (yield from _begins_other_turn(cursor)):
+            found = yield from _take_end_token(cursor)
+            if found is None:
+                yield from _require_end(cursor)
+                break
+            is_over = is_over or (found[1] or ";") != ";"
             if found[2]:
                 cursor.repair("extra_closers")
             elif found[3]:
                 cursor.repair("missing_marker")  # the closer of a wrapper that was not opened
-        yield from _require_end(cursor)
         if call is None:
             raise NotACall("no call in the list")
         report_held(cursor, mark, held, call)
@@ -61,19 +69,42 @@ class FencedMessage(WholeMessage):
         mark = cursor.begin()
         cursor.position = newline + 1
         held = HeldCalls()
-        call = yield from read_calls(cursor, self._fenced_body, held)
-        if (yield from cursor.take(_FENCE)) is None:
-            raise BrokenCall("the fence was not closed")
+        while True:
+            call = yield from read_calls(cursor, self._fenced_body, held)
+            if (yield from cursor.take(_FENCE)) is None:
+                raise BrokenCall("the fence was not closed")
+            if call is None or not (yield from self._goes_on(cursor)):
+                break
+            held.calls.append(HeldCall(call, cursor.base + cursor.position, tuple(cursor.repairs)))
+            cursor.repairs = []
+            cursor.position = cursor.text.index("\n", cursor.position) + 1
         yield from _require_end(cursor)
         if call is None:
             raise NotACall("no call in the list")
         report_held(cursor, mark, held, call, "markdown_fence")
+
+    def _goes_on(self, cursor: Cursor) -> Generator[None, None, bool]:
+        """Whether another fence with JSON follows."""
+        yield from cursor.space()
+        mark = cursor.begin()
+        found = yield from cursor.try_match(self.start.match, self.growing_start.match)
+        cursor.return_to(mark)
+        return found is not None
 
 
 def _take_end_token(cursor: Cursor) -> Generator[None, None, re.Match[str] | None]:
     # Not a part of the pattern, which would read all of it again with every piece.
     yield from cursor.space()
     return (yield from cursor.try_match(_end_token, _growing_token))
+
+
+def _begins_other_turn(cursor: Cursor) -> Generator[None, None, bool]:
+    """Whether the model invents the next turn of the conversation. Then its own message is over."""
+    mark = cursor.begin()
+    yield from cursor.space()
+    begins = (yield from cursor.try_match(_other_turn, _growing_turn)) is not None
+    cursor.return_to(mark)
+    return begins
 
 
 def _require_end(cursor: Cursor) -> Reader:

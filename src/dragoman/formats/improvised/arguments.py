@@ -17,6 +17,7 @@ from dragoman.formats.envelope import ARGUMENT_KEYS, is_plain_text, properties_o
 from dragoman.formats.intent import TYPE_NAMES
 from dragoman.formats.loose.calls import read_arguments as read_python
 from dragoman.formats.loose.calls import read_value
+from dragoman.formats.nested import read_nested
 from dragoman.formats.readers.arguments import single_parameter
 from dragoman.jsonschema.fit import fits_plainly
 from dragoman.toolset import fold
@@ -24,8 +25,8 @@ from dragoman.types import Change, JsonObject, Tool
 
 MOST_PAIRS = 100
 """The maximal number of arguments of one call."""
-SIGIL = r"(?:[|｜]{1,2}\s?)?(?:DSML\s?[|｜]{1,2}\s?)?"
-"""The bars, and the word of DeepSeek, between the bracket and the word of a tag."""
+SIGIL = r"(?:[|｜]{1,2}\s?)?(?:DSML\s?[|｜]{1,2}\s?)?(?:[^\W\d]\w{0,19}:(?=\w))?"
+"""The bars, the word of DeepSeek and the prefix of a namespace, between the bracket and the word of a tag."""
 
 _CONTAINERS = "|".join((*ARGUMENT_KEYS, "body"))
 _KEY = r"[^\W\d][\w.\-]{0,99}"
@@ -68,21 +69,28 @@ _glue = re.compile(
       \s++
     | [:!#@]\d{{1,4}}\b
     | \[(?:TOOL_)?(?:ARGS|ARGUMENTS|PARAMS|PARAMETERS|INPUT|CALL_ID)\](?:[\w\-]{{1,80}}(?=\[))?
+    | (?<=\w)\[(?i:arg(?:ument)?s|param(?:eter)?s|input)\]
     | ["'`*\]】>|｜:：,=;}}%]
+    | \[\s*\] | \)(?=\s*\{{)
     | ->|→|⇒|=>
     | [ \t]?\((?:id:?\s?)?(?:call|toolu|id|chatcmpl)[\w\-]{{1,80}}\)
     | (?:id|call_id|tool_call_id)\s*[=:]\s*["']?[\w\-]{{1,80}}["']?
     | </{SIGIL}[\w.:\-]{{1,60}}\s*[|｜]{{0,2}}>
     | <[|｜][^|｜<>\s]{{1,40}}[|｜]>
+    | ([\u2600-\u27bf])[A-Za-z_]{{1,20}}\1
+    | <!\[CDATA\[(?=\s*\{{)
+    | <(?:[a-z]{{1,20}}:)(?:tool_)?(?:{_CONTAINERS})>
     | <{SIGIL}(?:{_CONTAINERS}|code)(?:\s+type\s*=\s*["']\w+["'])?\s*[|｜]{{0,2}}>
     | ["'`*]*(?:{_CONTAINERS}|Action\ Input|Arguments|Parameters|Input|Args|参数|引数|매개변수|Argumentos
         |Par[áâ]metros|Paramètres|Argumente|Eingabe|Argomenti|Parametri|Параметры|Аргументы)["'`*]*\s*[:：=]
     | (?:(?:commentary|analysis|final)\s+)?(?:json|JSON|constrain|code|commentary)(?=\s*[{{<])
+    | [^\x00-\x7f]{{1,40}}(?=json\s*\{{)
     | ```\w{{0,10}}\s
     )*+""",
     re.VERBOSE,
 ).match
 _GLUE_LIMIT = 300
+_input_begins = re.compile(rf"<{SIGIL}({_CONTAINERS})\s*[|｜]{{0,2}}>\s*\Z").search
 _mark_between = re.compile(r"<[|｜]|\[[A-Z]").search
 _closing = re.compile(r"\s*</").match
 _code_ends = re.compile(r"\s*</code>").match
@@ -96,7 +104,9 @@ def begins(text: str, position: int, tool: Tool, *, in_tag: bool) -> bool:
     at = _skip_glue(text, position)
     if text[at : at + 1] in ("{", "<") or text.find("<code>", position, at) >= 0:
         return True
-    if _key_ends(text, at) is not None or _cut_item(text, at) is not None:
+    if any(found(text, at) for found in (_key_ends, _cut_item)) or _token_pair(text, position) is not None:
+        return True
+    if _input_begins(text[position:at]) is not None:
         return True
     pair = _pair_starts(text, at)
     if pair is not None and find_declared(pair[1], tool) is not None:
@@ -128,6 +138,8 @@ def read_after(
         if closed:
             return Arguments(given, position, "attributes", repairs)
     read = _read_body(text, position, tool, closers, tag) if not (given and _closes(text, position)) else None
+    if read is None and in_tag and not given:
+        read = _read_headless(text, position, tool, closers)
     if read is None:
         return Arguments(given, position, "attributes", repairs) if given and in_tag else None
     read.values = given | read.values
@@ -145,6 +157,8 @@ def _skip_glue(text: str, position: int) -> int:
 
 
 def _read_body(text: str, position: int, tool: Tool, closers: Closers, tag: str) -> Arguments | None:
+    if _token_pair(text, position) is not None:
+        return _read_token_pairs(text, position, tool)
     at = _skip_glue(text, position)
     if text.find("<code>", position, at) >= 0:
         return _read_code(text, at, tool, closers)
@@ -160,6 +174,9 @@ def _read_body(text: str, position: int, tool: Tool, closers: Closers, tag: str)
     pairs = read_pairs(text, at, tool)
     if pairs is not None:
         return pairs
+    inside = _input_begins(text[position:at])
+    if inside is not None:
+        return _read_text(text, at, tool, closers, inside[1])
     if tag:
         return _read_text(text, position, tool, closers, tag)
     return None if required_of(tool) else Arguments({}, position, "none")
@@ -432,6 +449,9 @@ def _element_value(raw: str, tool: Tool, key: str, repairs: list[str]) -> Any:
         raw = raw.strip()
     if raw.lstrip().startswith("<![CDATA[") and raw.rstrip().endswith("]]>"):
         return read_typed(raw.strip()[9:-3], tool, key)
+    nested = read_nested(raw, schema_of(tool, key), tool.parameters)
+    if nested is not None:
+        return nested
     if "&" in raw and (plain := decode_entities(raw)) != raw:
         repairs.append("decoded_entities")
         raw = plain
@@ -450,6 +470,62 @@ def _read_text(text: str, position: int, tool: Tool, closers: Closers, tag: str)
     if key is None or not is_plain_text(schema_of(tool, key)) or _any_tag(raw.lstrip()[:100]) is not None:
         return None
     return Arguments({key: raw.strip()}, closed.end(), "text", ["text_as_argument"])
+
+
+def _read_headless(text: str, position: int, tool: Tool, closers: Closers) -> Arguments | None:
+    """Read <function=NAME>text</parameter>: a value without the tag before it, of the only required parameter."""
+    key = single_parameter(tool)
+    closed = closers.find(text, "parameter", position)
+    if closed is None or key is None or not is_plain_text(schema_of(tool, key)):
+        return None
+    raw = text[position : closed.start()]
+    if not raw.strip() or "</" in raw or "<parameter" in raw or raw.lstrip().startswith("{"):
+        return None
+    raw = _own_lines("", raw)
+    return Arguments({key: raw.strip() if "\n" not in raw else raw}, closed.end(), "elements", ["missing_marker"])
+
+
+def holds_text(text: str, position: int, name: str, tool: Tool) -> bool:
+    """Whether a fence with the name of a tool may hold the text of its only required parameter.
+
+    A plain word may be the name of a language, so such a fence holds a program.
+    """
+    key = single_parameter(tool)
+    if key is None or name.isalpha() or not is_plain_text(schema_of(tool, key)):
+        return False
+    return text[position : position + _GLUE_LIMIT].lstrip()[:1] not in ("", "{", "[", "<", "`", "~")
+
+
+def read_fenced(text: str, position: int, tool: Tool, fence: str) -> Arguments | None:
+    """Read the text of a fence with the name of a tool, up to the end of the fence."""
+    key = single_parameter(tool)
+    end = text.find("\n" + fence, position)
+    raw = text[position:end].strip() if end >= 0 else ""
+    if key is None or not raw or not is_plain_text(schema_of(tool, key)):
+        return None
+    return Arguments({key: raw}, end, "text", ["text_as_argument"])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Pairs with a token before each: <|sep|>key, and the value on the next lines.
+
+_token_pair = re.compile(rf"\s*(<[|｜][^|｜<>\n]{{1,40}}[|｜]>)({_KEY})[ \t]*(?:\r?\n|:)").match
+_next_token = re.compile(r"<[|｜][^|｜<>\n]{1,40}[|｜]>").search
+
+
+def _read_token_pairs(text: str, position: int, tool: Tool) -> Arguments | None:
+    values: JsonObject = {}
+    end = position
+    separator = ""
+    while (pair := _token_pair(text, end)) is not None and len(values) < MOST_PAIRS:
+        key = find_declared(pair[2], tool)
+        stop = _next_token(text, pair.end())
+        if key is None or key in values or stop is None or (separator and pair[1] != separator):
+            return None
+        raw = text[pair.end() : stop.start()]
+        values[key] = read_typed(_own_lines("", raw).strip(" ") if "\n" in raw else raw.strip(), tool, key)
+        separator, end = pair[1], stop.start()
+    return Arguments(values, end, "pairs", ["key_value_pairs"])
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -38,11 +38,26 @@ _stated_anywhere = re.compile(
 _nameless = re.compile(rf"<{SIGIL}(?:invoke|function|tool)\s*(?:name\s*)?=\s*(?:\"\s*\"|'\s*')?\s*/?>").finditer
 _labelled = re.compile(
     rf"^[ \t]*[\[【<(]{{1,2}}[ \t]*(?:{ANY_LABEL})[ \t]*[:：=][ \t]*[\"']?([^\W\d][\w.\-]*)[\"']?"
-    r"[ \t]*[\]】>)]{1,2}[ \t]*$",
+    r"(?:[ \t]+[^\n\]]{1,200})?[ \t]*[\]】>)]{1,2}[ \t]*$",
     re.MULTILINE,
 ).finditer
+_named_pair = re.compile(r"""name\s*=\s*["']([^\W\d][\w.\-]{0,99})["']""").finditer
+_arguments_pair = re.compile(rf"""\b(?:{"|".join(ARGUMENT_KEYS)})\s*=\s*["'{{]|>\s*name\s*=\s*["']""").search
 _pair_lines = re.compile(r"^[ \t]*([^\W\d][\w.\-]*)[ \t]+(?=[\w.\-]+[=:])", re.MULTILINE).finditer
+_recipients = re.compile(r"\bto=(?:functions\.)?([^\W\d][\w.\-]{0,99})[^{\n]{0,60}\{").finditer
+_bracketed = re.compile(
+    rf"\n[ \t]*+(?:{ANY_LABEL})[ \t]*[:：][ \t]*([^\W\d][\w.\-]*)[ \t]*[\[【][^\n]*[\]】][ \t]*(?=\n|\Z)"
+).finditer
+_called_with = re.compile(
+    r"\b(?:[Cc]all|[Ii]nvok|[Ee]xecut|[Rr]un|[Uu]s)\w{0,6}:?[ \t]+[`*\"']?([^\W\d][\w.\-]{0,99})[`*\"']?,?[ \t]+"
+    r"(?:with[ \t]+)?(?=[\w.\-]+=)"
+).finditer
+_after_sentence = re.compile(
+    r"[.!?:。！？…][ \t]?(?:<([^\W\d][\w.\-]{0,99})(?:\s[^<>\n]{0,200})?/?>|call:([^\W\d][\w.\-]{0,99})[({])"
+).finditer
 _objects = re.compile(r"\{\s*[\"']([^\W\d][\w.\-]*)[\"']\s*:").finditer
+_fence_begins = re.compile(r"```\w{0,10}[ \t]*\r?\n\s*\Z").match
+_is_heading = re.compile(r"[ \t]*(?:#{1,6}[ \t]|\*\*|[-*][ \t])").match
 _speaks_of_call = re.compile(r"\b(?:call|invok|execut|us(?:e|ing)\b|run|input|argument|param)", re.IGNORECASE).search
 _lone_command = re.compile(r"\s*[@/!$|]{1,2}[ \t]?([^\W\d][\w.\-]*)[ \t]+\S[^\n]*\s*\Z").match
 _list_begins = re.compile(r"[ \t]*\[\s*([^\W\d][\w.\-]*)\(").match
@@ -108,30 +123,68 @@ def _told(text: str, offered: OfferedNames) -> Iterator[Attempt]:
             if tool is not None and not _is_definition(text, stated.end()):
                 yield Attempt(tool.name, (start, _end_of_line(text, stated.end())), "it is inside other text")
         yield from _narrated(text, offered)
+    yield from _addressed(text, offered)
     for label in _labelled(text):
         tool = offered.find(label[1])
         if tool is not None:
             yield Attempt(tool.name, label.span(), "its arguments are missing")
-    for line in _pair_lines(text):
+    for line in (*_pair_lines(text), *(_called_with(text) if "=" in text else ())):
         tool = offered.find(line[1]) if offered.may_begin(line[1]) else None
         read = read_pairs(text, line.end(), tool) if tool is not None else None
         if tool is not None and read is not None and read.values.keys() >= set(required_of(tool)):
-            yield Attempt(tool.name, (line.start(), _end_of_line(text, read.end)), "nothing marks it as a call")
+            start = _start_of_line(text, line.start())
+            yield Attempt(tool.name, (start, _end_of_line(text, read.end)), "nothing marks it as a call")
+
+
+def _addressed(text: str, offered: OfferedNames) -> Iterator[Attempt]:
+    """A name in the place of a recipient or of the attribute of an object, with the beginning of arguments."""
+    for pair in _named_pair(text) if "=" in text else ():
+        tool = offered.find(pair[1])
+        near = text[max(0, pair.start() - _NEAR) : pair.end() + _NEAR]
+        if tool is not None and _arguments_pair(near) is not None:
+            start = _start_of_line(text, pair.start())
+            yield Attempt(tool.name, (start, _end_of_line(text, pair.end())), "its markup cannot be read")
+    for word in _recipients(text) if "to=" in text else ():
+        tool = offered.find(word[1])
+        if tool is not None:
+            yield Attempt(tool.name, word.span(), "its markup cannot be read")
+    for word in _bracketed("\n" + text) if "[" in text or "【" in text else ():
+        tool = offered.find(word[1])
+        if tool is not None:
+            yield Attempt(tool.name, (word.start(), word.end() - 1), "its markup cannot be read")
+    for word in _after_sentence(text) if "<" in text or "call:" in text else ():
+        tool = offered.find(word[1] or word[2])
+        if tool is not None:
+            yield Attempt(tool.name, (word.start() + 1, _end_of_line(text, word.end())), "it is inside other text")
 
 
 def _narrated(text: str, offered: OfferedNames) -> Iterator[Attempt]:
-    """A sentence about a call, with the arguments of the tool: `I call NAME with {...}`."""
+    """A sentence or a heading about a call, with the arguments of the tool: `I call NAME with {...}`."""
     for number, found in enumerate(_objects(text)):
         if number == _MOST:
             return
-        head = text[max(0, found.start() - _SENTENCE) : found.start()].rpartition("\n")[2]
-        if _speaks_of_call(head) is None:
+        head = text[max(0, found.start() - _SENTENCE) : found.start()]
+        start = found.start()
+        line = _line_before_fence(head)
+        if line is not None:
+            start += line - len(head)
+            head = head[line:].partition("\n")[0]
+        else:
+            head = head.rpartition("\n")[2]
+            if head.endswith("`"):
+                start = _start_of_line(text, start)  # in a code span, it would belong to the code
+        if _speaks_of_call(head) is None and (line is None or _is_heading(head) is None):
             continue
         tool = next((tool for word in _words(head) if (tool := offered.find(word[0])) is not None), None)
         if tool is not None and _may_be_arguments(text, found, tool):
-            yield Attempt(
-                tool.name, (found.start(), _end_of_line(text, found.start())), "its arguments are in a sentence"
-            )
+            yield Attempt(tool.name, (start, _end_of_line(text, found.start())), "its arguments are in a sentence")
+
+
+def _line_before_fence(text: str) -> int | None:
+    """Return the start of the last line before the fence that begins at the end of a text; None if none begins."""
+    fence = text.rfind("```")
+    said = text[:fence].rstrip() if fence >= 0 and _fence_begins(text, fence) is not None else ""
+    return said.rfind("\n") + 1 if said else None
 
 
 def _may_be_arguments(text: str, found: re.Match[str], tool: Tool) -> bool:

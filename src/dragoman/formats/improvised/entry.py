@@ -229,7 +229,7 @@ class Definitions(Entry):
         cursor.finish_call(calls[0].name, calls[0].arguments.values)
 
 
-_may_be_call = re.compile(r"\s*(?:[{\[\"`*#\-]|\w+[ \t]?[:：]|[\w.\-:]+[ \t]*[({])").match
+_may_be_call = re.compile(r"\s*(?:[{\[\"`*#\-]|\w+[ \t]?[:：]|[\w.\-:]+[ \t]*(?:[({→⇒]|[\-=]>))").match
 
 
 def read_message(text: str, tools: Toolset | None) -> list[Found]:

@@ -15,6 +15,8 @@ from dragoman.types import JsonObject, Tool
 
 _LOOK_AHEAD = 600
 _MOST_CALLS = 64
+_MOST_INNER = 8
+_DEEPEST = 6
 _object_begins = re.compile(
     r"(?:\[\s*)?\{(?:\s*(?:[\"'“`]|//|/\*|\w)|\{\s*[\"'“])|\[\s*[\"'][^\W\d][\w.\-:/]{0,99}[\"']\s*,"
 ).match
@@ -33,6 +35,10 @@ _STATED = frozenset(("name", "arguments", "id"))
 _talks = re.compile(r"example|sample|schema|definition|expect|result|output|previous|history|tools\Z", re.I).search
 """Finds keys of objects that show a call and do not make it."""
 _ends_object = re.compile(r"\s*\}").match
+_arrows = re.compile(r"""\{\s*tool\s*=>\s*["']([^"'\n]{1,100})["']\s*,\s*(?:args|arguments)\s*=>\s*\{""").match
+_option = re.compile(r"[\s,]*--([A-Za-z_][\w.\-]{0,99})[ \t]+").match
+_bare_value = re.compile(r"[^\s\"'{}\[\]](?:(?!\s--|\n|\s*\}).)*").match
+_ends_both = re.compile(r"\s*\}\s*\}").match
 
 
 class Stated(Struct, frozen=True):
@@ -83,6 +89,9 @@ def read_envelopes(text: str, position: int, offered: OfferedNames) -> list[Stat
 
 def _read_damaged(text: str, position: int, offered: OfferedNames) -> list[Stated]:
     """Read an object that is no JSON, because the key between the name and the arguments, or its colon, is missing."""
+    arrows = _arrows(text, position)
+    if arrows is not None:
+        return _read_arrows(text, arrows, offered)
     named = _name_and_object(text, position)
     tool = offered.find(named[1]) if named is not None and not offered.open else None
     if named is None or tool is None:
@@ -94,25 +103,53 @@ def _read_damaged(text: str, position: int, offered: OfferedNames) -> list[State
     return [Stated(tool, Arguments(read[0], ended.end(), "json", [*read[2], "name_before_braces"]))]
 
 
+def _read_arrows(text: str, head: re.Match[str], offered: OfferedNames) -> list[Stated]:
+    """Read {tool => "NAME", args => { --key "value" }}, which stands between markers in the format `perl`."""
+    tool = offered.find(head[1]) if not offered.open else None
+    arguments: JsonObject = {}
+    at = head.end()
+    while tool is not None and (option := _option(text, at)) is not None:
+        key = find_declared(option[1], tool)
+        quoted = read_closed(text, option.end()) if text[option.end() : option.end() + 1] in "\"'{[" else None
+        bare = _bare_value(text, option.end())
+        if key is None or key in arguments or (quoted or bare) is None:
+            return []
+        if quoted is not None:
+            arguments[key], at = quoted[0], quoted[1]
+        elif bare is not None:
+            arguments[key], at = read_typed(bare[0].strip(), tool, key), bare.end()
+    ended = _ends_both(text, at)
+    if tool is None or ended is None:
+        return []
+    return [Stated(tool, Arguments(arguments, ended.end(), "json"))]
+
+
 def _calls_of(value: Any, offered: OfferedNames, depth: int) -> list[ObjectCall]:
     """Return the calls that a value states. A list counts only if each of its items is a call."""
     if isinstance(value, list):
         items = _by_items(value, offered)
         if items is not None:
             return [items]
-        found = [_calls_of(item, offered, depth + 1) for item in value] if depth < 3 else []
+        said = [item for item in value if not _is_said(item)]
+        found = [_calls_of(item, offered, depth + 1) for item in said] if depth < _DEEPEST else []
         return [call for calls in found for call in calls] if all(found) else []
     if not isinstance(value, dict) or (offered.open and not (value.keys() <= _STATED and "arguments" in value)):
         return []
     stated = read_object(value, offered) or _by_value(value, offered)
     if stated is not None:
         return [stated]
-    if depth >= 3 or any(_talks(key) for key in value):
+    if depth >= _DEEPEST or any(_talks(key) for key in value):
         return []
     values: list[Any] = list(value.values())
     lists: list[Any] = [each for each in values if isinstance(each, list) and each and isinstance(each[0], dict)]
     inner = lists or [each for each in values if isinstance(each, dict)]
-    return _calls_of(inner[0], offered, depth + 1) if len(inner) == 1 else []
+    stating = [calls for each in inner[:_MOST_INNER] if (calls := _calls_of(each, offered, depth + 1))]
+    return stating[0] if len(stating) == 1 else []
+
+
+def _is_said(item: Any) -> bool:
+    """Whether an item of a list of content is text or reasoning, which does not make the other items doubtful."""
+    return isinstance(item, dict) and item.get("type") in ("text", "output_text", "thinking", "reasoning")
 
 
 _pair = re.compile(r"\s*([^\W\d][\w.\-]{0,99})\s*[=:]\s*(.*)\Z", re.DOTALL).match

@@ -21,10 +21,20 @@ from typing import Literal
 from msgspec import Struct
 
 from dragoman.formats.envelope import properties_of
-from dragoman.formats.improvised.arguments import SIGIL, Arguments, Closers, begins, fit, has_token, read_after
+from dragoman.formats.improvised.arguments import (
+    SIGIL,
+    Arguments,
+    Closers,
+    begins,
+    fit,
+    has_token,
+    holds_text,
+    read_after,
+    read_fenced,
+)
 from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
 from dragoman.formats.improvised.marks import LONGEST_MARK, ends_call, mark_after, match_mark
-from dragoman.formats.improvised.source import Sources, escaped_start
+from dragoman.formats.improvised.source import Sources, Words, escaped_start
 from dragoman.formats.intent import PROSE_TAGS, has_placeholder
 from dragoman.formats.loose.calls import declares
 from dragoman.formats.loose.candidates import OfferedNames
@@ -39,11 +49,11 @@ Region = Literal["marked", "message", "last_line"]
 
 # fmt: off
 LABELS = (
-    "call", "calls", "tool", "tools", "tool_call", "tool_calls", "toolcall", "toolcalls", "tool-call", "tool-calls",
-    "tool_use", "tool_code", "function", "functions", "function_call", "function_calls", "functioncall", "invoke",
-    "action", "name", "tool_name", "function_name", "commentary", "assistant", "assistantcommentary", "analysis",
-    "channel", "to", "recipient", "default_api", "api", "json", "use", "request", "type", "command", "tool_request",
-    "begin", "start",
+    "call", "calls", "calling", "tool", "tools", "tool_call", "tool_calls", "toolcall", "toolcalls", "tool-call",
+    "tool-calls", "tool_use", "tool_code", "function", "functions", "function_call", "function_calls", "functioncall",
+    "invoke", "action", "name", "tool_name", "function_name", "commentary", "assistant", "assistantcommentary",
+    "analysis", "channel", "to", "recipient", "default_api", "api", "json", "use", "request", "type", "command",
+    "tool_request", "begin", "start",
     # The same words in other languages
     "工具", "调用", "调用工具", "工具调用", "函数", "函数调用", "ツール", "関数", "도구", "함수", "herramienta",
     "función", "acción", "llamada", "ferramenta", "função", "chamada", "werkzeug", "funktion", "aufruf", "outil",
@@ -76,7 +86,7 @@ _doubled_object = re.compile(r"\{\{\s*[\"'“]").match
 _object_in_tag = re.compile(r"\s*(?=[{\[]\s*[\"'{])").match
 _bracket_word = re.compile(r"[A-Za-z_]{2,20}:?[ \t]+").match
 _blank = re.compile(r"[ \t\r]*(?:\n[ \t\r]*){0,2}").match
-_token = re.compile(r"<[|｜][^|｜<>\n]{1,60}[|｜]>").match
+_token = re.compile(r"<[|｜][^|｜<>\n]{1,60}[|｜]>|\[unused\d{1,3}\]|([\u2600-\u27bf])[A-Za-z_]{1,20}\1:?").match
 _tag_word = re.compile(rf"<{{1,3}}\s?\[?{SIGIL}([^\W\d][\w.\-]{{0,99}})").match
 _blank_in_name = re.compile(r"<([^\W\d]\w*(?: \w+){1,3})>").match
 _tag_rest = re.compile(r"""(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|[^<>"'\n]){0,200}>{1,3}""").match
@@ -86,11 +96,16 @@ _named_attribute = re.compile(
         \s+(?:name|tool|function|tool_name|fn|action)\s*=\s*["']?\s*""",
     re.VERBOSE,
 ).match
+_typed_attribute = re.compile(r"""[^<>\n]*?\s(?:type|id)\s*=\s*["']?\s*""").match
 _suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
-_fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*\r?\n").match
+_fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*(?:\r?\n|(?<=\w[ \t])(?=\{))").match
 _markup_begins = re.compile(r"<|\[(?!\s*[\"'][^\W\d][\w.\-]*[\"']\s*,)").match
 _list_may_begin = re.compile(r"(?:\[[^,{(]*)?\Z").match
-_name_element = re.compile(r"(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z").match
+_name_element = re.compile(
+    r"(?:[a-z]{1,20}[:_])?(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z"
+).match
+_side_element = re.compile(r"<([\w:.\-]{0,60}id|server(?:_name)?)>[^<>\n]{0,100}</\1>").match
+"""Matches an element that a wrapper has before the name of the tool."""
 _unmarked = re.compile(r"""\{(?!\{)|\[\s*[{"']|(?:\[\s+)?[^\W\d][\w.\-\\]*[ \t]?\(""").match
 """Matches the beginnings of lines that only a closing tag can make a marked call."""
 _NEUTRAL = "]】}*:=>\"'`,(~|｜"
@@ -221,7 +236,7 @@ class ImprovisedReader:
     def begins(self, text: str, at: int, *, final: bool, is_first: bool) -> bool | None:
         """Whether a name and the beginning of its arguments follow; None if more text is needed."""
         try:
-            source = self._sources.find(text, at, final=final)
+            source = self._sources.find(text, at, self._tags_of, final=final)
             if source is None:
                 return None
             name = self._find_name(source.text, source.inner(at), final=final, is_first=is_first)
@@ -233,6 +248,13 @@ class ImprovisedReader:
         if name.head.marked or not self._marked_only or not final:
             return True
         return (is_first and begins_pairs(text) is not None) or self._work.may_close(text, at)
+
+    def _tags_of(self, word: str) -> Words:
+        """Return the words of the tags of a call whose first tag has this word; empty if that one is none."""
+        tool = None if self._is_open else self._offered.find(word)
+        if tool is not None:
+            return word, *properties_of(tool)
+        return (word,) if not self._is_open and _wrapper_word(word) is not None else ()
 
     def may_begin(self, text: str, at: int, *, is_first: bool) -> bool:
         """Whether a line of a complete text may begin a call: a look at its first characters rejects most lines."""
@@ -293,7 +315,7 @@ class ImprovisedReader:
 
     def find_name(self, text: str, at: int, *, is_first: bool) -> str | None:
         """Return the tool that a line of a complete text seems to call; None if it calls none."""
-        source = self._sources.find(text, at, final=True)
+        source = self._sources.find(text, at, self._tags_of, final=True)
         assert source is not None
         name = self._find_name(source.text, source.inner(at), final=True, is_first=is_first)
         if name is None:
@@ -307,7 +329,7 @@ class ImprovisedReader:
         """
         if self._work.is_spent(len(text)) or (not self._marked_only and self._is_text(text, at, is_first=is_first)):
             return []
-        source = self._sources.find(text, at, final=True)
+        source = self._sources.find(text, at, self._tags_of, final=True)
         assert source is not None
         plain, start = source.text, source.inner(at)
         if text.endswith('<|"'):
@@ -328,6 +350,9 @@ class ImprovisedReader:
         if not head.fence and _fence_after(text, name.end) is not None:
             head.fence = "```"
         end = _skip_closers(text, last.end, head) if head.marked or head.fence else _skip_tags(text, last.end)
+        is_logged = text[head.position - 1 : head.position] == "[" and _logged(text, name.end) is not None
+        if is_logged and not (head.is_first and not text[end:].strip()):
+            return []  # [NAME] and settings behind it, as in a log
         if not self._is_over(text, end, head, last) or not self._is_alone(text, end, head, last, follows_call):
             return []
         region = _region(text, end, head, last, stated[-1].tool)
@@ -379,6 +404,8 @@ class ImprovisedReader:
         if name.tool is None:
             return read_envelopes(text, name.end, self._offered)
         read = read_after(text, name.end, name.tool, self._work.closers, in_tag=name.in_tag, tag=name.tag)
+        if read is None and name.head.fence and name.end == name.head.position:
+            read = read_fenced(text, name.end, name.tool, name.head.fence)
         return [] if read is None else [Stated(name.tool, read)]
 
     def _has_more(self, text: str, end: int, head: _Head) -> bool:
@@ -436,7 +463,10 @@ class ImprovisedReader:
         else:
             head.is_inner_fence = head.marked
         head.fence, head.position = fence[1], fence.end()
-        return None if tool is None else self._check(text, head, tool, fence.end(), final=final)
+        if tool is None:
+            return None
+        name = self._check(text, head, tool, fence.end(), final=final)
+        return name or (_Name(head, tool, fence.end()) if holds_text(text, fence.end(), fence[2], tool) else None)
 
     def _labelled(self, label: str) -> Tool | None:
         """Return the tool that the label of a fence names."""
@@ -453,6 +483,10 @@ class ImprovisedReader:
             raise _More
         word = _tag_word(text, position)
         if word is None or _is_prose_tag(word):
+            return None
+        aside = _side_element(text, position) if head.has_tag else None
+        if aside is not None:
+            head.position = aside.end()
             return None
         for written, end in () if self._is_open else self._names_in_tag(text, position, word):
             tool = self._offered.find(written)
@@ -477,7 +511,7 @@ class ImprovisedReader:
             names.append((spaced[1], spaced.end() - 1))
         if not _name_element(word[1]):
             names.append((word[1], word.end()))
-        for before in (_named_attribute, _suffix):
+        for before in (_named_attribute, _typed_attribute, _suffix):
             lead = before(text, word.end(), word.end() + _LONGEST_TAG)
             name = match_name(text, lead.end()) if lead is not None else None
             if name is not None:
@@ -538,6 +572,10 @@ class ImprovisedReader:
     def _take_sigil(self, text: str, head: _Head) -> None:
         position = head.position
         character, following = text[position], text[position + 1 : position + 2]
+        token = _token(text, position)
+        if token is not None:
+            head.position, head.marked = token.end(), True
+            return
         heading = _heading(text, position) if head.is_first and not (head.marked or head.fence) else None
         doubled = _doubled(text, position) if character in "%:" else None
         if heading is not None:
@@ -598,7 +636,7 @@ def _is_prose_tag(word: re.Match[str] | None) -> bool:
 
 
 _wrapper_word = re.compile(
-    r"(?:[a-z]{1,20}[_:\-])?(?:(?:tool|function|action)[_\-]?(?:calls?|use|code|request|invocation)?|calls?|invoke)\Z",
+    r"(?:[a-z]{1,20}[_:\-])?(?:(?:tool|function|action)[_\-]?(?:calls?|use|code|request|invocation|invoke)?|calls?|invoke)\Z",
     re.IGNORECASE,
 ).match
 """Matches the words of tags that models put around calls. In the plural, `tools` are definitions."""
@@ -651,19 +689,22 @@ _SYMBOLS = ("So", "Sm")
 
 _closers = re.compile(
     rf"""\s*(?:
-      <\s?/\s?{SIGIL}([^\W\d][\w.:\- ]{{0,99}})\s*/?[|｜]{{0,2}}>
+      <\s?/\s?{SIGIL}(?!s>)([^\W\d][\w.:\- ]{{0,99}})\s*/?[|｜]{{0,2}}>
     | <[|｜][^|｜<>\n]{{1,60}}[|｜]>
     | <[\w:]{{1,60}}[|｜]>
+    | (?:</s>|<(?:eos|eom|eot|end_[a-z]{{1,20}}(?:_[a-z]{{1,20}})?)>)(?=\s*\Z) | \[unused\d{{1,3}}\]
+    | (?P<star>[\u2600-\u27bf])[A-Za-z_]{{1,20}}(?P=star):?(?=\s*\Z)
     | <{{2,3}}\[?/?(?:END|end|/)[\w\- ]{{1,40}}\]?>{{2,3}}
     | \[{{1,2}}(?:/|END[ _\-])[\w\- ]{{1,40}}\]{{1,2}} | \{{\{{/[\w\- ]{{1,40}}\}}\}}
     | (%%|::)/?[\w\- ]{{1,40}}(?:%%|::)?(?=\s|\Z)
-    | ([@!$%:\#~=])\3+(?=\s|\Z)
+    | (?P<run>[@!$%:\#~=])(?P=run)+(?=\s|\Z)
     | (?:invoke|function|tool_call)> | />
-    | [\])}}>|;] | (?<=[\]\)}}])`(?!`)
+    | [\])}}>|;] | (?<=[\]}}])"(?=\s*(?:<|`|\Z)) | (?<=[\]\)}}])`(?!`)
     )""",
     re.VERBOSE,
 ).match
 _setting = re.compile(r"\][ \t]*\r?\n\s*[\w.\-]+[ \t]*[=:]").match
+_logged = re.compile(r"\][ \t]+[\w.\-]+[=:]").match
 _closing_mark_after = re.compile(r"</|\[/|\|>|｜>").search
 _closing_mark = re.compile(
     rf"\s*(?:</\s?{SIGIL}(?!(?:s|think\w*)\s*>)[^\W\d]|<[|｜]/|<[|｜]?\w*(?:tool|call)\w*[|｜]>|\[/)", re.IGNORECASE

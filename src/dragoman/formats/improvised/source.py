@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
+from functools import lru_cache
 
+from dragoman.args.decoder import decode
 from dragoman.characters import unescape_html
 
 _entity = re.compile(r"&(?:lt|gt|quot|apos|amp|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,5});?")
 escaped_start = re.compile(
     r"&(?:lt|#60|#x3[cC]);|[\[{]\s*&(?:quot|#34|#x22);|<[\w:|\-]{1,40}>\s*\{\s*&(?:quot|#34);"
 ).match
+_quoted_json = re.compile(r"(?:<[\w:|\-]{1,40}>\s*)?\"\s*[\[{]\s*\\\"").match
+_may_be_quoted = re.compile(r"(?:<(?:[\w:|\-]{1,40}(?:>\s{0,99})?)?)?(?:\"\s{0,99}(?:[\[{]\s{0,99}\\?)?)?\Z").match
+_escape = re.compile(r"\\(?:[\"\\/bfnrt])")
 _may_be_escaped = re.compile(
     r"&[a-z#]{0,4}\Z|[\[{]\s*(?:&[a-z#]{0,5})?\Z|<[\w:|\-]{1,40}(?:>\s*(?:\{\s*(?:&[a-z#]{0,5})?)?)?\Z"
 ).match
+_ATTRIBUTES = r"(?:[ =][^\[\]\n]{0,200})?"
+_square_start = re.compile(rf"\[([A-Za-z_][\w.\-]{{0,99}}){_ATTRIBUTES}\]\s*(?=[^\s{{\[<(\"']|\[[A-Za-z_])").match
+_square_may_start = re.compile(rf"\[(?:[A-Za-z_][\w.\-]{{0,99}}{_ATTRIBUTES})?(?:\]\s{{0,99}})?\Z").match
 _quote_token = re.compile(r'<\|"\|?>|<escape>|<ctrl\d{1,3}>|「[始末]」')
 _WINDOW = 300
+_MOST_SQUARE = 8
+Words = tuple[str, ...]
 _LOOK_AHEAD = 1200
 """How much of a text that is not complete is replaced to find a name."""
 
@@ -36,7 +47,7 @@ class PlainSource:
         pieces: list[str] = []
         length, last = 0, 0
         for match in pattern.finditer(text):
-            new = '"' if pattern is _quote_token else unescape_html(match[0])
+            new = _replace(match[0], pattern)
             pieces += (text[last : match.start()], new)
             length += match.start() - last + len(new)
             last = match.end()
@@ -48,7 +59,9 @@ class PlainSource:
         """Return the repairs of a call that was read here. Keys without quotes belong to the notation with tokens."""
         if self._pattern is _quote_token:
             return [rule for rule in repairs if rule != "bare_key"]
-        return repairs if self._pattern is None else [*repairs, "decoded_entities"]
+        if self._pattern is _escape:
+            return [*repairs, "double_encoded"]
+        return repairs if self._pattern is not _entity else [*repairs, "decoded_entities"]
 
     def inner(self, outer: int) -> int:
         """Convert an offset in the original that is not inside a replacement."""
@@ -61,30 +74,68 @@ class PlainSource:
         return self._base + self._outer[place] + inner - self._inner[place]
 
 
+def _replace(found: str, pattern: re.Pattern[str]) -> str:
+    """Return what replaces a match of one of the patterns."""
+    if found[0] == "[":
+        return f"<{found[1:-1]}>"
+    if pattern is _escape:
+        unescaped: str = decode(f'"{found}"')
+        return unescaped
+    return '"' if pattern is _quote_token else unescape_html(found)
+
+
+@lru_cache(64)
+def _square_tags(words: Words) -> re.Pattern[str]:
+    """Return the pattern of the tags with these words, or of an argument, that are written in square brackets."""
+    listed = "|".join(map(re.escape, (*words, "parameter", "param", "argument", "arg")))
+    return re.compile(rf"\[/?(?:{listed}){_ATTRIBUTES}\]")
+
+
 class Sources:
     """The sources for the calls of one text. In a complete text, everything is replaced once."""
 
-    __slots__ = ("_kept", "_text")
+    __slots__ = ("_closed", "_kept", "_text")
 
     def __init__(self) -> None:
         self._text = ""
+        self._closed: dict[str, int] = {}
         self._kept: dict[re.Pattern[str], PlainSource] = {}
 
-    def find(self, text: str, at: int, *, final: bool) -> PlainSource | None:
-        """Return the source for a call at `at`: without entities if it is escaped; None if more text is needed."""
+    def find(self, text: str, at: int, tags_of: Callable[[str], Words], *, final: bool) -> PlainSource | None:
+        """Return the source for a call at `at`: without entities if it is escaped; None if more text is needed.
+
+        `tags_of`: the words of all tags of a call, if a word in square brackets may be the first of them.
+        """
         if escaped_start(text, at) is not None:
             return self._replace(text, at, _entity, final=final)
-        if not final and _may_be_escaped(text, at) is not None:
+        if _quoted_json(text, at) is not None:
+            return self._replace(text, at, _escape, final=final)
+        if not final and any(grows(text, at) for grows in (_may_be_escaped, _may_be_quoted, _square_may_start)):
             return None
+        words = self._square_words(text, at, tags_of, final=final) if text.startswith("[", at) else ()
+        if words:
+            return self._replace(text, at, _square_tags(words), final=final)
         if _quote_token.search(text, at, at + _WINDOW) is not None:
             return self._replace(text, at, _quote_token, final=final)
         return PlainSource(text)
+
+    def _square_words(self, text: str, at: int, tags_of: Callable[[str], Words], *, final: bool) -> Words:
+        """Return the words of the tags of a call in square brackets, which is closed: [NAME]...[/NAME]."""
+        opened = _square_start(text, at)
+        words = tags_of(opened[1]) if opened is not None else ()
+        if opened is None or not words or not final:
+            return words
+        if text is not self._text:
+            self._text, self._kept, self._closed = text, {}, {}
+        if opened[1] not in self._closed:
+            self._closed[opened[1]] = text.rfind(f"[/{opened[1]}]") if len(self._closed) < _MOST_SQUARE else -1
+        return words if self._closed[opened[1]] > at else ()
 
     def _replace(self, text: str, at: int, pattern: re.Pattern[str], *, final: bool) -> PlainSource:
         if not final:
             return PlainSource(text[at : at + _LOOK_AHEAD], pattern, at)
         if text is not self._text:
-            self._text, self._kept = text, {}
+            self._text, self._kept, self._closed = text, {}, {}
         source = self._kept.get(pattern)
         if source is None:
             source = self._kept[pattern] = PlainSource(text, pattern)

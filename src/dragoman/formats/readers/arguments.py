@@ -14,6 +14,8 @@ from dragoman.formats.cursor import BrokenCall, Cursor, Markers, PassThrough, Re
 from dragoman.formats.entities import unescape_text
 from dragoman.formats.envelope import is_plain_text, properties_of, schema_of
 from dragoman.formats.json_reader import JsonBody, read_object
+from dragoman.formats.nested import read_nested
+from dragoman.formats.pairs import begins_line, own_lines
 from dragoman.formats.steps import read_or_skip
 from dragoman.types import JsonObject, Tool
 
@@ -161,12 +163,15 @@ class Arguments:
         `entities`, a text that was escaped is decoded.
         """
         schema = schema or schema_of(self.tool, key)
-        streamed = is_plain_text(schema)
+        # Only the end of an element shows whether the line end before its text is layout.
+        streamed = is_plain_text(schema) and not (entities and (yield from begins_line(cursor)))
         if streamed:
             cursor.delta(self.lead(key) + '"')
         mark = cursor.begin()
         marker = yield from run_value(cursor, stops, streamed=streamed, to_end=to_end)
         text = cursor.since(mark)
+        if entities and (framed := own_lines(text)) is not None:
+            text = framed[1]
         if entities and schema is not None and (plain := unescape_text(text)) != text:
             cursor.repair("decoded_entities")
             text = plain
@@ -174,7 +179,9 @@ class Arguments:
             cursor.delta('"')
             self.keep(cursor, key, text)
         else:
-            self.add(cursor, key, self._type(text, schema, decodes=decodes))
+            root = self.tool.parameters if self.tool else None
+            nested = read_nested(text, schema, root) if entities else None
+            self.add(cursor, key, self._type(text, schema, decodes=decodes) if nested is None else nested)
         return marker
 
     def take(self, arguments: JsonObject) -> None:

@@ -394,6 +394,9 @@ def _read_kimi_call(cursor: Cursor, attributes: dict[str, str]) -> Reader:
             raise BrokenCall("an argument without a key")
         schema = {"type": stated["type"]} if "type" in stated else schema_of(arguments.tool, key)
         marker = yield from arguments.read_value(cursor, key, _argument_ends, schema=schema, decodes=True)
+        value = arguments.read[key]
+        if isinstance(value, str) and _SEP in value:
+            raise BrokenCall("a value contains the end of a tag, so its own tag was not closed")
         if "argument" in marker:
             cursor.position += len(marker)
         else:

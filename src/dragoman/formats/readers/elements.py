@@ -6,79 +6,17 @@ import re
 import string
 from collections.abc import Generator
 from functools import lru_cache
-from typing import Any
 
-from dragoman.args.coercion import read_text
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated
 from dragoman.formats.entities import decode_entities
 from dragoman.formats.envelope import is_plain_text, properties_of, schema_of
 from dragoman.formats.json_reader import JsonBody, read_object
+from dragoman.formats.nested import Element
 from dragoman.formats.notation import is_element_name
 from dragoman.formats.readers.arguments import Arguments, read_slot, run_value
 from dragoman.formats.steps import ReadClosers, Scope, read_or_skip
 from dragoman.formats.template import Entry, Place
-from dragoman.jsonschema.references import resolve
-from dragoman.types import JsonObject, Tool
-
-# --------------------------------------------------------------------------------------------------------------------
-# Nested elements, and their values according to the schema.
-
-
-class Element:
-    """A tag with its text or its children."""
-
-    __slots__ = ("children", "name", "text")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.text = ""
-        self.children: list[Element] = []
-
-    def value(self, schema: JsonObject | None, root: JsonObject | None) -> Any:
-        """Return the value according to the schema. The reader limits the depth, so recursion is safe."""
-        if not self.children:
-            return read_text(self.text, schema, root=root).value
-        if self._is_list(schema, root):
-            items = _pick(schema, root, "items")
-            return [child.value(items, root) for child in self.children]
-        properties = _pick(schema, root, "properties") or {}
-        value: JsonObject = {}
-        for child in self.children:
-            if child.name in value:
-                raise BrokenCall(f"{child.name!r} comes twice in {self.name!r}")
-            inner = properties.get(child.name)
-            value[child.name] = child.value(inner if isinstance(inner, dict) else None, root)
-        return value
-
-    def _is_list(self, schema: JsonObject | None, root: JsonObject | None) -> bool:
-        if any(child.name != "item" for child in self.children):
-            return False
-        properties = _pick(schema, root, "properties")
-        return _pick(schema, root, "items") is not None or not (properties and "item" in properties)
-
-
-def _pick(schema: JsonObject | None, root: JsonObject | None, keyword: str) -> JsonObject | None:
-    """Return a keyword of the schema, or of the first branch of a union that has it."""
-    pending = [schema]
-    for _ in range(50):
-        if not pending:
-            break
-        here = pending.pop(0)
-        if not isinstance(here, dict):
-            continue
-        if isinstance(here.get(keyword), dict):
-            found: JsonObject = here[keyword]
-            return found
-        pending.extend(
-            branch
-            for union in ("anyOf", "oneOf", "allOf")
-            if isinstance(here.get(union), list)
-            for branch in here[union]
-        )
-        target = resolve(here.get("$ref"), root)
-        pending.append(target if isinstance(target, dict) else None)
-    return None
-
+from dragoman.types import Tool
 
 # --------------------------------------------------------------------------------------------------------------------
 # Improvised XML: the tool is the name of an element, the arguments are inside it.

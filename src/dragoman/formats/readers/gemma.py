@@ -380,9 +380,11 @@ def _read_literal(text: str) -> Any:
 #
 # <|tool_call>call:search{query:<|"|>a, b<|"|>,limit:3,tags:[<|"|>x<|"|>]}<tool_call|>
 
-_head = re.compile(r"(?:(call:\s*)|:\s*)?([^\W\d][\w.\-:/]*+)\s*\{").match
-_growing_head = re.compile(r"(?::\s*)?(?:[^\W\d][\w.\-:/]*+\s*(?:[^\W\d][\w.\-:/]*+\s*)?)?\Z").match
+_head = re.compile(r"(?:(call:\s*)|[:\-]\s*)?([^\W\d][\w.\-:/]*+)\s*\{").match
+_growing_head = re.compile(r"(?:[:\-]\s*)?(?:[^\W\d][\w.\-:/]*+\s*(?:[^\W\d][\w.\-:/]*+\s*)?)?\Z").match
 _HEAD_LIMIT = 300
+_before_json = re.compile(r"call:\s*(?=\{)").match
+_growing_before_json = re.compile(r"c(?:a(?:l(?:l(?::\s*)?)?)?)?\Z").match
 
 
 class GemmaCalls(Entry):
@@ -399,6 +401,7 @@ class GemmaCalls(Entry):
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)
         if (yield from cursor.take(self._closers)) is None:
+            yield from cursor.try_match(_before_json, _growing_before_json)
             in_json = (yield from cursor.peek()) == "{"
             reading = read_closed_calls(cursor, self._body, self._closers) if in_json else self._read_call(cursor)
             yield from read_or_skip(cursor, reading, self._closers)

@@ -142,7 +142,7 @@ _nothing = Markers("\n" + spelling for spelling in _spell("Observation"))
 _action = Markers(_spell("Action"))
 _react_body = JsonBody(stops=_stops)
 _named = re.compile(rf"""\s*["']?({_NAME})["']?\s*[=:]\s*""").match
-_name = re.compile(r"[\s\[`\"'*]*([A-Za-z_][\w.\-]{0,99})(?:\(\))?[\s\]`\"'*.]*\Z").match
+_name = re.compile(r"[\s\[`\"'*]*([A-Za-z_](?:[\w.\-]|\\_){0,99})(?:\(\))?[\s\]`\"'*.]*\Z").match
 
 
 class React(Entry):
@@ -155,7 +155,7 @@ class React(Entry):
         match = _name((yield from read_slot(cursor, _react_line_end, 200)))
         if match is None:
             raise NotACall("not a tool name")
-        name = match[1]
+        name = match[1].replace("\\", "")
         cursor.require_offered(name)
         if (yield from cursor.take(_input)) is None:
             raise NotACall("no input follows the action")
