@@ -98,7 +98,9 @@ _named_attribute = re.compile(
 ).match
 _typed_attribute = re.compile(r"""[^<>\n]*?\s(?:type|id)\s*=\s*["']?\s*""").match
 _suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
-_fence = re.compile(r"(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*(?:\r?\n|(?<=\w[ \t])(?=\{))").match
+_fence = re.compile(
+    r"(?!~{3,}[ \t]?[\w\-.:]*[ \t]\{)(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*(?:\r?\n|(?<=\w[ \t])(?=\{))"
+).match
 _markup_begins = re.compile(r"<|\[(?!\s*[\"'][^\W\d][\w.\-]*[\"']\s*,)").match
 _list_may_begin = re.compile(r"(?:\[[^,{(]*)?\Z").match
 _name_element = re.compile(
