@@ -151,7 +151,7 @@ async def run_call(
 ) -> CallOutcome:
     """Run a bound call within its time limit. If this coroutine is cancelled, it cancels the tool and waits for it."""
     loop = asyncio.get_running_loop()
-    # `asyncio.wait` hears of the end through a callback of the work, one iteration of the event loop later.
+    # The work sets it: the callback that `asyncio.wait` adds would run one iteration of the event loop later.
     ended: asyncio.Future[None] = loop.create_future()
     work = _start(bound, call, ended, max_output)
     timer = loop.call_later(max(0.0, seconds), _set, ended)

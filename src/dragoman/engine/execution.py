@@ -126,7 +126,7 @@ class Executor:
             except RunExists:
                 log.info("run %s was begun before", run_id)
             except RunBusy as busy:
-                # Its last holder has ended without a release, was paused, or finishes a command. It lets go soon.
+                # Its last holder has ended without a release, was paused, or finishes a command. The lease ends soon.
                 if seen != busy.holder:
                     seen = busy.holder
                     log.info("%s; waiting for it", busy)
