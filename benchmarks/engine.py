@@ -1,7 +1,8 @@
 """What the engines cost: the throughput of one and of two workers, and the time that a step takes.
 
 The model is scripted. For the throughput it has a latency of 50 ms, and both measurements have the same concurrency per
-worker. For the steps it has none, and the measure is an empty step of DBOS in the same process, on the same server.
+worker. For the steps, the time in which the model computes its reply does not count, and the measure is an empty step
+of DBOS in the same process, on the same server.
 
 python benchmarks/engine.py [--runs N] [--concurrency N] [--address postgres://...]
 """
@@ -29,14 +30,18 @@ from dragoman.testing import ScriptedModel
 from dragoman.types import Request, ToolCall, ToolResult
 
 LATENCY = 0.05
-ROUNDS = 5
+WARM_UP = 10
+"""Runs that do not count. The driver of Postgres prepares a statement when it is used for the sixth time."""
+ROUNDS = 12
 
 
 def make_agent(latency: float) -> Agent[Any]:
     async def say(request: Request) -> Any:
         await asyncio.sleep(latency)
         results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
-        return [ToolCall(f"call_{len(results)}", "note", {"name": "a"})] if len(results) < 3 else "Done."
+        count = len(results)
+        # The same call again would be a loop, which is reported.
+        return [ToolCall(f"call_{count}", "note", {"name": f"note {count}"})] if count < 3 else "Done."
 
     @dragoman.tool
     async def note(name: str) -> str:
@@ -123,22 +128,35 @@ async def working(engine: Engine) -> AsyncIterator[None]:
 
 
 class RunTimer:
-    """The time that a worker takes for a whole run, without the queue."""
+    """The time that a worker takes for a whole run, without the queue and without the model."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
+        self._model_seconds = 0.0
         for engine, name in ((PostgresEngine, "_run"), (EmbeddedEngine, "_execute")):
             setattr(engine, name, self._timed(getattr(engine, name)))
+        setattr(ScriptedModel, "send", self._counted(ScriptedModel.send))  # noqa: B010
 
     def _timed(self, execute: Callable[..., Any]) -> Callable[..., Any]:
         async def timed(*arguments: Any) -> Any:
+            self._model_seconds = 0.0
             began = perf_counter()
             try:
                 return await execute(*arguments)
             finally:
-                self.seconds.append(perf_counter() - began)
+                self.seconds.append(perf_counter() - began - self._model_seconds)
 
         return timed
+
+    def _counted(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        async def counted(*arguments: Any) -> Any:
+            began = perf_counter()
+            try:
+                return await send(*arguments)
+            finally:
+                self._model_seconds += perf_counter() - began
+
+        return counted
 
 
 async def steps_of(engine: Engine, counter: StepCounter, timer: RunTimer, rounds: int) -> float:
@@ -182,15 +200,15 @@ async def measure_steps(address: str, folder: Path) -> None:
     counter, timer = StepCounter(), RunTimer()
     embedded = EmbeddedEngine(folder / "journal.db")
     async with working(embedded):
-        await steps_of(embedded, counter, timer, 1)
+        await steps_of(embedded, counter, timer, WARM_UP)
         print(f"embedded, a step:       {await steps_of(embedded, counter, timer, ROUNDS) * 1e3:6.1f} ms")
     durable = PostgresEngine(address)
     async with working(durable):
-        await steps_of(durable, counter, timer, 1)
+        await steps_of(durable, counter, timer, WARM_UP)
         pairs, empty_steps = [], make_empty_steps()
         for _ in range(ROUNDS):
             # In turns, because the load of a machine changes.
-            ours = await steps_of(durable, counter, timer, 3)
+            ours = await steps_of(durable, counter, timer, 5)
             pairs.append((ours, await asyncio.to_thread(empty_steps, counter.steps)))
     ours, empty = (statistics.median(values) for values in zip(*pairs, strict=True))
     ratio = statistics.median(one / other for one, other in pairs)

@@ -142,7 +142,7 @@ def test_sessions_do_not_mix() -> None:
 
 
 def test_a_session_whose_last_run_broke_off_goes_on_with_every_call_answered() -> None:
-    journal = CutJournal(2)
+    journal = CutJournal(1)
     counter = Counter()
     model = ScriptedModel([call("write", name="a"), "done"])
     made = Agent(model.endpoint(), counter.tools, connection=Connection(transport=model), journal=journal)
@@ -255,6 +255,84 @@ def test_a_ledger_writes_in_the_order_it_is_told() -> None:
         return [record.kind for record in await journal.read("run_a")]
 
     assert wait(script()) == ["run", "input", "input"]
+
+
+class Witness:
+    """Developer's code that looks into the journal whenever it is called."""
+
+    def __init__(self) -> None:
+        self.journal = MemoryJournal()
+        self.seen: dict[str, list[str]] = {}
+
+    def look(self, who: str) -> None:
+        records = self.journal._runs["run_a"].records
+        self.seen.setdefault(who, [record.kind for record in records])
+
+    def before_tool(self, call: Any, tool: Any) -> None:
+        self.look("a hook")
+
+
+@pytest.mark.parametrize(
+    ("who", "kinds"),
+    [
+        ("a tool", ["run", "reply", "started"]),
+        ("one of two tools", ["run", "reply", "started"]),
+        ("an approver", ["run", "reply"]),
+        ("a hook", ["run", "reply"]),
+        ("the next request", ["run", "reply"]),
+    ],
+)
+def test_a_reply_is_stored_before_anything_follows_from_it(who: str, kinds: list[str]) -> None:
+    """It shares a commit with the start of its tool. Whatever does not begin with a record has to wait for its own."""
+    witness = Witness()
+
+    @dragoman.tool(parallel_safe=True, requires_approval=who == "an approver")
+    async def write(name: str) -> str:
+        """Write."""
+        witness.look("one of two tools" if who == "one of two tools" else "a tool")
+        return "written"
+
+    def approve(request: Any) -> bool:
+        witness.look("an approver")
+        return True
+
+    def go_on(request: Any) -> str:
+        witness.look("the next request")
+        return "done"
+
+    planned = {
+        "one of two tools": calls(call("write", name="a"), call("write", name="b")),
+        "the next request": call("write", nme=["a"]),
+    }
+    model = ScriptedModel([planned.get(who, call("write", name="a")), go_on])
+    made = Agent(
+        model.endpoint(),
+        [write],
+        approve=approve,
+        hooks=[witness] if who == "a hook" else [],
+        journal=witness.journal,
+        connection=Connection(transport=model),
+    )
+    wait(made.arun("hi", run_id="run_a"))
+    assert witness.seen[who][: len(kinds)] == kinds
+
+
+def test_a_run_that_is_left_between_two_commands_has_its_last_reply(caplog: pytest.LogCaptureFixture) -> None:
+    async def script(is_lost: bool) -> list[str]:
+        journal = MemoryJournal()
+        run = agent([call("look"), "done"], look, journal=journal).start("hi", run_id="run_a")
+        assert await run.advance()
+        assert [record.kind for record in await journal.read("run_a")] == ["run"]
+        if is_lost:
+            journal._runs["run_a"].holder = None
+            await journal.claim("run_a", "another worker")
+        await run.leave()
+        return [record.kind for record in await journal.read("run_a")]
+
+    assert wait(script(is_lost=False)) == ["run", "reply"]
+    assert caplog.messages == []
+    assert wait(script(is_lost=True)) == ["run"]
+    assert "its last reply is not stored" in caplog.text
 
 
 @dragoman.tool

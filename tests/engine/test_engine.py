@@ -23,10 +23,11 @@ from dragoman.agent.agent import Agent
 from dragoman.agent.approvals import ApprovalRefused, list_requests
 from dragoman.agent.records import Ended, decode
 from dragoman.engine import EmbeddedEngine, Engine, PostgresEngine, digest_tools
+from dragoman.engine.execution import Executor, make_submission
 from dragoman.engine.postgres import _serializer
 from dragoman.engine.workers import DEAD_AFTER_SECONDS, Heartbeat, connect
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.journal import Entry, JournalUnreachable, UnknownRun
+from dragoman.journal import Entry, JournalUnreachable, MemoryJournal, UnknownRun
 from dragoman.testing import ScriptedModel, call
 from dragoman.types import Request, ToolCall, ToolResult
 
@@ -515,5 +516,20 @@ def test_a_bug_in_the_execution_of_a_run_ends_the_run(tmp_path: Path, monkeypatc
             status = await engine.wait(run_id)
             assert (status.state, status.why) == ("failed", "OSError: the disk is gone")
         await engine.close()
+
+    asyncio.run(scene())
+
+
+def test_a_worker_that_stops_between_two_steps_stores_the_last_reply() -> None:
+    """A rolling update must not make anybody pay twice for a reply."""
+
+    async def scene() -> None:
+        journal, desk = MemoryJournal(), Desk()
+        executor = Executor(journal, {"clerk": desk.make_agent()})
+        submission = make_submission("clerk", "note a", None, "run-a")
+        assert (await executor.advance(submission)).state == "goes_on"
+        await executor.drain()
+        assert [record.kind for record in await journal.read("run-a")] == ["run", "reply"]
+        assert desk.done == []
 
     asyncio.run(scene())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -113,11 +114,12 @@ async def broken_off(journal: Journal) -> None:
             return getattr(journal, name)
 
         async def append(self, run_id: str, entries: list[Entry], *, token: int) -> None:
-            if any(entry.kind == "started" for entry in entries):
+            before = list(takewhile(lambda entry: entry.kind != "started", entries))
+            if not stuck.is_set():
+                await journal.append(run_id, before, token=token)
+            if len(before) < len(entries):
                 stuck.set()
                 await asyncio.Event().wait()
-            if not stuck.is_set():
-                await journal.append(run_id, entries, token=token)
 
     task = asyncio.ensure_future(Desk(Stuck(), call("do", what="one")).agent.arun("Do one.", run_id="r"))
     await stuck.wait()

@@ -406,7 +406,14 @@ class Driver:
         if failed:
             self._services.listeners = [each for each in self._services.listeners if each not in failed]
 
+    async def flush(self) -> None:
+        """Store what the journal of the run holds back."""
+        if self._services.run_journal is not None:
+            await self._services.run_journal.flush()
+
     async def _perform(self, command: do.Command) -> None:
+        if not _begins_with_record(command):
+            await self.flush()
         if isinstance(command, do.Ask):
             await self.tell(await self._ask(command))
         elif isinstance(command, do.RunTools):
@@ -625,6 +632,11 @@ class Driver:
             self.note("compactor_failed", f"{type(problem).__name__}: {problem}")
             made = TrimOldResults()(list(command.messages), command.budget)
         return Compacted(made.messages, made.losses, at=self.now())
+
+
+def _begins_with_record(command: do.Command) -> bool:
+    """Whether the command writes a record before anything else. Calls that run concurrently do not write in order."""
+    return isinstance(command, do.Finish) or (isinstance(command, do.RunTools) and len(command.batch) == 1)
 
 
 def _follow(composed: ComposedRequest, given: Request) -> ComposedRequest:

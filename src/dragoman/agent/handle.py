@@ -146,7 +146,8 @@ class Run(Generic[AnswerT]):
     async def advance(self) -> bool:
         """Execute the next command of the run. False: the run has ended, or waits for an approval.
 
-        A durable engine calls this, and records its progress between two calls. Everybody else awaits the result.
+        A durable engine calls this, and records its progress between two calls. Everybody else awaits the result. A
+        reply is stored with the start of the tool that it asks for, so the journal may not have it yet: see `flush`.
         """
         if self._result is not None:
             return False
@@ -209,6 +210,11 @@ class Run(Generic[AnswerT]):
         """Leave the run without an end if its task is cancelled, because another process continues it."""
         if self._driver is not None:
             self._driver.abandon()
+
+    async def flush(self) -> None:
+        """Store what the journal holds back between two commands."""
+        if self._driver is not None:
+            await self._driver.flush()
 
     async def leave(self) -> None:
         """Stop between two commands, without an end: another process continues the run."""

@@ -1,4 +1,4 @@
-"""The journal of one run. It stores every input before the machine receives it."""
+"""The journal of one run. It stores every input before anything is done because of it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ import msgspec
 from dragoman.agent.protocol import Cancelled, Input, Replied
 from dragoman.agent.records import Ended, Started, count_common, encode, is_cancellation, kind_of, note_secrets
 from dragoman.agent.result import RunResult
-from dragoman.journal.journal import Entry, Journal, RunBusy, UnknownRun
+from dragoman.journal.journal import Entry, Journal, JournalError, RunBusy, UnknownRun
+from dragoman.logs import get_log
 from dragoman.secrets import HumanSink
 from dragoman.types import Message, ToolCall
 
+_log = get_log("agent")
+
 
 class RunJournal:
-    """Writes the records of one run into a journal."""
+    """Writes the records of one run into a journal.
+
+    The record of a reply is held back until the next record, which is usually that of the tool that the reply asks for:
+    both then share a commit. `flush` writes it at once.
+    """
 
     def __init__(
         self, journal: Journal, run_id: str, token: int, start: list[Message], sink: HumanSink | None = None
@@ -25,13 +32,14 @@ class RunJournal:
         self._sink = sink
         self._delivering: tuple[str, ...] = ()
         self._has_ended = False
+        self._held: list[Entry] = []
 
     def carry(self, call_ids: tuple[str, ...]) -> None:
         """Note that the next request sends the results of these calls to the model for the first time."""
         self._delivering = call_ids
 
     async def record(self, told: Input) -> None:
-        """Store an input before the machine receives it."""
+        """Store an input before the machine receives it. A reply may be stored later: see `flush`."""
         kind, call_id = kind_of(told)
         entries: list[Entry] = []
         calls: tuple[str, ...] = ()
@@ -41,7 +49,15 @@ class RunJournal:
                 entries.append(Entry("delivered", calls=self._delivering))
                 self._delivering = ()
         entries.append(Entry(kind, encode(told), call_id, calls))
-        await self._append(*entries)
+        if isinstance(told, Replied):
+            self._held += entries
+        else:
+            await self._append(*entries)
+
+    async def flush(self) -> None:
+        """Store the reply that is held back. Call this before whatever does not begin with a record of its own."""
+        if self._held:
+            await self._append()
 
     async def start(self, call: ToolCall, at: float, request: str = "") -> None:
         """Store that a call is about to run and uses its approval. The record is on disk before the call runs."""
@@ -71,10 +87,17 @@ class RunJournal:
 
     async def close(self) -> None:
         """Release the run, so that another process can continue it."""
-        await self._journal.release(self._run_id, token=self._token)
+        try:
+            await self.flush()
+        except JournalError as lost:
+            _log.warning("%s: its last reply is not stored, and who continues it asks again: %s", self._run_id, lost)
+        finally:
+            await self._journal.release(self._run_id, token=self._token)
 
     async def _append(self, *entries: Entry) -> None:
-        noted = [msgspec.structs.replace(each, body=note_secrets(each.body, self._sink)) for each in entries]
+        held, self._held = self._held, []
+        whole = [*held, *entries]
+        noted = [msgspec.structs.replace(each, body=note_secrets(each.body, self._sink)) for each in whole]
         await self._journal.append(self._run_id, noted, token=self._token)
 
 

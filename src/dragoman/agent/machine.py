@@ -38,10 +38,10 @@ the inputs, nonces come from `config.seed`, and prices and policies are function
 pyproject.toml forbids the imports that would break this. So the same inputs always give the same commands: an async
 driver, a test and a durable engine share all decisions, and a test needs neither a model nor a mock of time.
 
-How replay works. The driver stores each input in the journal before the machine receives it. To resume a run,
-`resume.restore` builds a machine with the recorded seed and messages, sends it the recorded inputs and ignores the
-commands, since they were executed before. Then `outstanding` returns the commands that have no answer yet. Three
-details keep history and replay equal. `records.Past` supplies the recorded decisions, because the rules may have
+How replay works. The driver stores each input in the journal before it executes a command that follows from it. To
+resume a run, `resume.restore` builds a machine with the recorded seed and messages, sends it the recorded inputs and
+ignores the commands, since they were executed before. Then `outstanding` returns the commands that have no answer yet.
+Three details keep history and replay equal. `records.Past` supplies the recorded decisions, because the rules may have
 changed since. A call with a record of its start but no result does not run again unless its tool is repeatable or
 read-only; its result says that the outcome is unknown. Postponed is not recorded, so a resumed run asks again.
 

@@ -17,7 +17,16 @@ from msgspec import Struct
 
 from dragoman.agent.agent import Agent
 from dragoman.agent.handle import Run, Task, read_task
-from dragoman.journal.journal import Journal, JournalUnreachable, RunBusy, RunExists, RunLost, UnknownRun, check_name
+from dragoman.journal.journal import (
+    Journal,
+    JournalError,
+    JournalUnreachable,
+    RunBusy,
+    RunExists,
+    RunLost,
+    UnknownRun,
+    check_name,
+)
 from dragoman.journal.leases import new_run_id
 from dragoman.types import Message
 
@@ -182,6 +191,11 @@ class Executor:
         deadline = time.monotonic() + GRACE_SECONDS
         while self.busy and time.monotonic() < deadline:
             await asyncio.sleep(_DRAIN_SECONDS)
+        for run_id, run in list(self.live.items()):
+            if not self._turn(run_id).locked():
+                # A run that another worker has, or that cannot be stored, is continued without its last reply.
+                with contextlib.suppress(JournalError):
+                    await run.flush()
 
     def abandon(self) -> None:
         """Leave all runs as they are when their tasks are cancelled. Another worker continues them."""

@@ -179,7 +179,12 @@ _NUMBER: Final = rf"(?:0[xXoO]|\\x)?-?[0-9a-fA-F]{{1,22}}{_SUFFIX}(?!\w)"
 _KEY: Final = r"['\"][0-9]{1,6}['\"][ ]?:|\[[0-9]{1,6}\][ ]?=>?"
 # Also the dash of a list in YAML, the keys of an object, and functions that return a character.
 _BETWEEN: Final = rf"(?:{_KEY}|[\s,;:|'\"\[\](){{}}*+&]|-(?=[ \t])|\.?(?i:chr|char)(?=\())"
-_NUMBERS = re.compile(rf"(?<![\w.]){_NUMBER}(?:{_BETWEEN}{{1,24}}{_NUMBER})++")
+# The same as `(?<![\w.])` before a number. A pattern that begins with a set of characters is found twice as fast.
+_FIRST_NUMBER: Final = (
+    r"[-0-9a-fA-F\\](?<![\w.].)(?:(?<=[0-9a-fA-F])[0-9a-fA-F]{0,21}|(?<=0)[xXoO]-?[0-9a-fA-F]{1,22}"
+    rf"|(?<=\\)x-?[0-9a-fA-F]{{1,22}}|(?<=-)[0-9a-fA-F]{{1,22}}){_SUFFIX}(?!\w)"
+)
+_NUMBERS = re.compile(rf"{_FIRST_NUMBER}(?:{_BETWEEN}{{1,24}}{_NUMBER})++")
 _ITEM = re.compile(
     rf"{_KEY}|(?P<star>(?<=\n)[ \t]*\*(?=\r?\n))"
     r"|(?:0[xXoO]|\\x|0[bB](?=[01]{6,8}(?!\w)))?(?P<cell>-?[0-9a-fA-F]{1,22})" + _SUFFIX + r"(?!\w)"
