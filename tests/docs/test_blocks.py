@@ -68,9 +68,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interprete
     around = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("XDG_", "DRAGOMAN_"))
-        and not name.endswith(("_API_KEY", "_TOKEN"))
-        and name.upper() not in PROXIES
+        if not name.startswith(("XDG_", "DRAGOMAN_")) and name.upper() not in PROXIES
     }
     around |= {"HOME": str(home), "DRAGOMAN_FACTS": "off", "NO_COLOR": "1"}
     around["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), around["PATH"]])
