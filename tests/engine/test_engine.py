@@ -41,7 +41,7 @@ class Desk:
         self.done: list[str] = []
         self.may_end = False
 
-    def make_agent(self, engine: Any = None) -> Agent[Any]:
+    def make_agent(self, engine: Any = None, safety: Safety | None = None) -> Agent[Any]:
         @dragoman.tool
         async def note(name: str) -> str:
             """Write a note."""
@@ -78,7 +78,7 @@ class Desk:
             name="clerk",
             engine=engine,
             connection=Connection(transport=model),
-            safety=Safety(defer_approvals=True),
+            safety=safety,
         )
 
 
@@ -184,6 +184,17 @@ def test_a_waiting_run_is_cancelled(play: Callable[[Scene], None]) -> None:
         assert (await engine.wait(await engine.submit("clerk", "note a", session="day"))).why == "answered"
 
     play(scene)
+
+
+def test_an_agent_that_does_not_defer_approvals_denies_the_calls_of_submitted_runs(tmp_path: Path) -> None:
+    async def scene() -> None:
+        engine, desk = EmbeddedEngine(tmp_path / "journal.db"), Desk()
+        async with working(engine, {"clerk": desk.make_agent(safety=Safety(defer_approvals=False))}):
+            status = await engine.wait(await engine.submit("clerk", "pay rent"))
+        assert (status.why, desk.done, await list_requests(engine.journal)) == ("answered", [], [])
+        await engine.close()
+
+    asyncio.run(scene())
 
 
 def test_a_run_that_was_cancelled_in_the_queue_is_repeated_with_the_same_tools(postgres: PostgresServer) -> None:
