@@ -12,8 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 PATIENCE = 60.0
@@ -134,27 +135,33 @@ def find_command(folder: Path, *more: str) -> list[str]:
 
 
 @contextmanager
+def start_browser(folder: Path, command: list[str], pass_fds: tuple[int, ...] = ()) -> Iterator[None]:
+    """Run a browser until the block ends. Its sockets need a short path, and are not removed when it is terminated."""
+    with ExitStack() as stack:
+        scratch = stack.enter_context(TemporaryDirectory(prefix="dragoman-browser-", ignore_cleanup_errors=True))
+        log = stack.enter_context((folder / "browser.log").open("w", encoding="utf-8"))
+        process = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "HOME": str(folder), "TMPDIR": scratch},
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+        stack.callback(process.wait, 20)
+        stack.callback(process.terminate)
+        yield
+
+
+@contextmanager
 def browsing(folder: Path) -> Iterator[Page]:
     """Start a browser with an empty page."""
     (commands_out, commands_in), (answers_out, answers_in) = os.pipe(), os.pipe()
     connect = [sys.executable, "-I", "-S", "-c", _CONNECT, str(commands_out), str(answers_in)]
-    with (folder / "browser.log").open("w", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            [*connect, *find_command(folder, "--remote-debugging-pipe", "about:blank")],
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "HOME": str(folder)},
-            pass_fds=(commands_out, answers_in),
-            start_new_session=True,
-        )
-    os.close(commands_out)
-    os.close(answers_in)
-    page: Page | None = None
-    try:
+    command = [*connect, *find_command(folder, "--remote-debugging-pipe", "about:blank")]
+    with ExitStack() as stack, start_browser(folder, command, (commands_out, answers_in)):
+        os.close(commands_out)
+        os.close(answers_in)
         page = Page(answers_out, commands_in)
+        stack.callback(page.close)
         yield page
-    finally:
-        process.terminate()
-        process.wait(20)
-        if page is not None:
-            page.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.server import processes
-from tests.server.browsers import find_command
+from tests.server.browsers import find_command, start_browser
 from tests.server.processes import Running
 
 from dragoman.server.keys import add_key
@@ -122,14 +120,8 @@ def browser(folder: Path, url: str) -> Iterator[None]:
     """Open a page in a browser with a profile of its own."""
     rules = f"MAP {FOREIGN} 127.0.0.1, MAP {REBOUND} 127.0.0.1"
     command = find_command(folder, "--remote-debugging-port=0", f"--host-resolver-rules={rules}", url)
-    variables = {**os.environ, "HOME": str(folder)}
-    with (folder / "browser.log").open("w", encoding="utf-8") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=variables, start_new_session=True)
-    try:
+    with start_browser(folder, command):
         yield
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 def make_page(frames: list[tuple[str, dict[str, Any]]]) -> bytes:
