@@ -92,6 +92,27 @@ def test_a_cancelled_append_is_written_all_the_same(sqlite: SqliteJournal) -> No
     asyncio.run(scene())
 
 
+@pytest.mark.parametrize("method", ["begin", "claim"])
+def test_a_cancelled_claim_is_released(sqlite: SqliteJournal, method: str) -> None:
+    """The process held the run for as long as it lived: every later run of the session was refused."""
+
+    async def scene() -> None:
+        if method == "claim":
+            await sqlite.release("r", token=await sqlite.begin("r", None, b"{}"))
+        with stopped(sqlite):
+            await reached_the_queue()
+            task = asyncio.ensure_future(sqlite.claim("r") if method == "claim" else sqlite.begin("r", None, b"{}"))
+            await reached_the_queue()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        token = await sqlite.claim("r")
+        await sqlite.append("r", [Entry("ended")], token=token)
+        assert [record.kind for record in await sqlite.read("r")] == ["run", "ended"]
+
+    asyncio.run(scene())
+
+
 def test_a_loop_that_is_gone_does_not_stop_the_writer(sqlite: SqliteJournal) -> None:
     go = threading.Event()
 

@@ -72,7 +72,11 @@ class Worker:
         self, work: Callable[[Any], T], *, durable: bool = False, statement: Callable[[Any], Any] | None = None
     ) -> T:
         """Run a job with the handler's connection. A queued job runs even if the waiting task is cancelled."""
-        job = Job(work, durable, statement)
+        result: T = await self.submit(Job(work, durable, statement))
+        return result
+
+    def submit(self, job: Job) -> asyncio.Future[Any]:
+        """Queue a job. Return the future of its result."""
         with self._lock:
             self._check_usable()
             if self._thread is None:
@@ -82,8 +86,7 @@ class Worker:
                 )
                 self._thread.start()
             self._queue.put(job)
-        result: T = await job.future
-        return result
+        return job.future
 
     def _check_usable(self) -> None:
         if self._closed:
