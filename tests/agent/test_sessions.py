@@ -335,6 +335,44 @@ def test_a_run_that_is_left_between_two_commands_has_its_last_reply(caplog: pyte
     assert "its last reply is not stored" in caplog.text
 
 
+class BrokenBudget:
+    """A budget of the developer whose service fails when it is asked for the `count`-th time."""
+
+    cost = None
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def add(self, usage: Any, cost: float | None, turns: int = 0) -> None:
+        self._count()
+
+    def exceeded(self) -> None:
+        self._count()
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            raise OSError("the service of the budget is down")
+
+
+def test_a_run_that_cannot_start_does_not_keep_its_session() -> None:
+    """The run was in the journal, and its process held it: the session was busy until the process ended."""
+
+    async def script() -> None:
+        journal = MemoryJournal()
+        made = agent(["done", "done"], look, journal=journal)
+        with pytest.raises(OSError):
+            await made.arun("hi", session="s", run_id="run_a", limits=Limits(budget=BrokenBudget(1)))
+        assert [(run.run_id, run.holder) for run in await journal.runs("s")] == [("run_a", "")]
+        with pytest.raises(OSError):
+            made.limits = Limits(budget=BrokenBudget(1))
+            await made.aresume("run_a")
+        made.limits = Limits()
+        assert (await made.arun("hi", session="s")).text == "done"
+
+    wait(script())
+
+
 @dragoman.tool
 def look() -> str:
     """Look."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import msgspec
 
 from dragoman.agent.protocol import Cancelled, Input, Replied
@@ -99,6 +102,17 @@ class RunJournal:
         whole = [*held, *entries]
         noted = [msgspec.structs.replace(each, body=note_secrets(each.body, self._sink)) for each in whole]
         await self._journal.append(self._run_id, noted, token=self._token)
+
+
+@asynccontextmanager
+async def released_on_error(run_journal: RunJournal | None) -> AsyncIterator[None]:
+    """Release the run if the block raises an exception. Nobody would continue it."""
+    try:
+        yield
+    except BaseException:
+        if run_journal is not None:
+            await run_journal.close()
+        raise
 
 
 async def record_cancellation(journal: Journal, run_id: str, reason: str) -> None:
