@@ -41,7 +41,7 @@ class Desk:
         self.done: list[str] = []
         self.may_end = False
 
-    def make_agent(self, engine: Any = None) -> Agent[Any]:
+    def make_agent(self, engine: Any = None, model: ScriptedModel | None = None) -> Agent[Any]:
         @dragoman.tool
         async def note(name: str) -> str:
             """Write a note."""
@@ -71,7 +71,7 @@ class Desk:
             tool, _, name = words.partition(" ")
             return [ToolCall("call_1", tool, {"name": name})]
 
-        model = ScriptedModel(say, loop=True)
+        model = model or ScriptedModel(say, loop=True)
         return Agent(
             model.endpoint(),
             [note, pay, stall],
@@ -531,5 +531,32 @@ def test_a_worker_that_stops_between_two_steps_stores_the_last_reply() -> None:
         await executor.drain()
         assert [record.kind for record in await journal.read("run-a")] == ["run", "reply"]
         assert desk.done == []
+
+    asyncio.run(scene())
+
+
+def test_a_worker_that_stops_during_a_request_stores_its_reply(tmp_path: Path) -> None:
+    """The engine asks for the next command at once. It waited under the lock of the run, so the reply was not stored."""
+
+    async def scene() -> None:
+        engine, desk = EmbeddedEngine(tmp_path / "journal.db"), Desk()
+        is_asked, may_answer, stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def say(request: Request) -> Any:
+            is_asked.set()
+            await may_answer.wait()
+            return call("note", name="a")
+
+        model = ScriptedModel(say, loop=True)
+        worker = asyncio.create_task(engine.work({"clerk": desk.make_agent(model=model)}, stop))
+        await engine.submit("clerk", "note a", run_id="run-a")
+        await is_asked.wait()
+        stop.set()
+        await asyncio.sleep(0)
+        may_answer.set()
+        await worker
+        assert [record.kind for record in await _records(engine, "run-a")] == ["run", "reply"]
+        assert desk.done == []
+        await engine.close()
 
     asyncio.run(scene())
