@@ -88,6 +88,12 @@ def test_a_server_whose_reported_tokens_cannot_hold_the_definitions_is_asked_aga
     assert result.turns == 2, "a reply to a request without the tools does not count"
 
 
+def test_a_turn_limit_does_not_name_agents_that_were_not_called() -> None:
+    play = Playbook(search_manual, limits=Limits(turns=1)).starts("Where is the valve?").asks(mode="native")
+    play.replies("I cannot know.", usage=Usage(14, 5)).learns(native=False)
+    assert play.ends("turn_limit").outcome.reason == "the turn limit of 1 is reached"
+
+
 def test_after_a_call_in_text_a_server_that_reports_too_few_tokens_is_not_asked_again() -> None:
     play = Playbook(search_manual).starts("Where is the valve?").asks(mode="native")
     play.replies(formats.render([call("search_manual", query="valve")], "hermes"), usage=Usage(14, 5))

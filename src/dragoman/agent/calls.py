@@ -7,7 +7,7 @@ import contextvars
 import copy
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from dragoman.agent.events import ToolProgressed, ToolStarted
 from dragoman.agent.hooks import HookFailed, Stop
-from dragoman.agent.protocol import Planned, RunTools, Stopped, ToolAnswered
+from dragoman.agent.protocol import Planned, RunTools, ToolAnswered
 from dragoman.agent.redaction import LOST, hide_secrets, restore_secrets
 from dragoman.agent.turn import TOO_LATE, UNKNOWN_OUTCOME
 from dragoman.errors import InvalidArguments, ModelMistake, ToolError
@@ -233,6 +233,8 @@ class Calls:
         self._running: dict[str, asyncio.Task[None]] = {}
         self.started: set[str] = set()
         """Calls that an earlier process had started."""
+        self._launched: set[str] = set()
+        """Calls of this process whose start was recorded, or is being recorded."""
 
     # ---- the interface of the driver ---------------------------------------------------------------------------------
 
@@ -249,6 +251,10 @@ class Calls:
             task.cancel()
         if self._running:
             await asyncio.wait(list(self._running.values()))
+
+    def find_unstarted(self, call_ids: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the calls that no process has started."""
+        return tuple(each for each in call_ids if each not in self.started and each not in self._launched)
 
     async def run(self, command: RunTools) -> None:
         """Run the calls of a batch concurrently, up to the limit. The machine receives each result at once."""
@@ -326,6 +332,7 @@ class Calls:
         broker = driver.broker
         stale = broker.check(planned)
         if stale is None:
+            self._launched.add(call.id)
             if self._services.run_journal is not None:
                 request = planned.approved.request if planned.approved is not None else ""
                 await self._services.run_journal.start(call, driver.now(), request)
@@ -345,12 +352,13 @@ class Calls:
             result = hide_secrets(result, self._services.model_sink)
         answer = ran.answer
         told = ToolAnswered(call.id, result, answer.ends, answer.reason, ran.is_mistake, seconds, driver.now())
+        if stop is not None and answer.ends is None:
+            # With the result, and not after it: the machine would already have asked the model again.
+            told = replace(told, ends="stopped", reason=stop.reason)
         if answer.problem is not None:
             error, retries = self._report(call, answer.problem), isinstance(answer.problem, Retry)
             told = replace(told, error=error, retries=retries)
         await driver.tell(told)
-        if stop is not None:
-            await driver.tell(stop)
 
     def _report(self, call: ToolCall, problem: BaseException) -> str:
         """Log and list an exception that is no answer to the model. Return its redacted traceback."""
@@ -361,7 +369,7 @@ class Calls:
         self._driver.add_problem("tool_raised", f"{call.name} raised an exception\n{shown}")
         return shown
 
-    async def _show_result(self, call: ToolCall, tool: Tool, result: ToolResult) -> tuple[ToolResult, Stopped | None]:
+    async def _show_result(self, call: ToolCall, tool: Tool, result: ToolResult) -> tuple[ToolResult, Stop | None]:
         """Return the result after all hooks. A result that one of them could not see is withheld."""
         driver, hooks = self._driver, self._services.hooks
         if not hooks.has("after_tool"):
@@ -377,7 +385,7 @@ class Calls:
             words = "The tool ran, and its result was withheld because a hook failed."
             return ToolResult(call.id, call.name, words, is_error=True, data=result.data), None
         if isinstance(shown, Stop):
-            return result, Stopped(shown.reason, at=driver.now())
+            return result, shown
         return shown, None
 
     # ---- the context of a tool ---------------------------------------------------------------------------------------

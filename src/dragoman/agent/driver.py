@@ -19,7 +19,7 @@ from dragoman.agent import protocol as do
 from dragoman.agent.approvals import ApprovalRequest, Approver, Broker
 from dragoman.agent.audit import Auditor
 from dragoman.agent.calls import Calls
-from dragoman.agent.context import Compactor, TrimOldResults
+from dragoman.agent.context import Compaction, Compactor, TrimOldResults
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, Noticed, RunEnded, RunEvent
 from dragoman.agent.hooks import (
     Deny,
@@ -335,7 +335,8 @@ class Driver:
         await self._calls.cancel_all()
         partial = self._partial.reply.text if self._partial is not None else ""
         self._waiting.clear()
-        await self.tell(Cancelled(self._cancel_reason or "cancelled", partial, at=self.now()))
+        unstarted = self._calls.find_unstarted(self.machine.running)
+        await self.tell(Cancelled(self._cancel_reason or "cancelled", partial, self.now(), unstarted))
         while self._waiting:
             command = self._waiting.popleft()
             if isinstance(command, do.Finish):
@@ -371,7 +372,12 @@ class Driver:
         run_journal = self._services.run_journal
         if run_journal is not None and self.machine.result is None and not isinstance(told, Postponed):
             await run_journal.record(told)
-        self._take(self.machine.receive(told))
+        was_over = self.machine.result is not None
+        commands = self.machine.receive(told)
+        if self.machine.result is not None and not was_over:
+            # The run is over: nobody has to be asked any more. What was learned is still stored.
+            self._waiting = deque(each for each in self._waiting if isinstance(each, do.RememberFact))
+        self._take(commands)
 
     def _take(self, commands: Iterable[do.Command]) -> None:
         """Queue commands. Emit events and cancel tools immediately."""
@@ -435,15 +441,23 @@ class Driver:
             self.emit(RunEnded(command.result))
 
     async def _finish(self, command: do.Finish) -> None:
-        if self._services.run_journal is not None:
-            await self._services.run_journal.end(command.result)
-        outcome = command.result.outcome
+        try:
+            if self._services.run_journal is not None:
+                await self._services.run_journal.end(command.result)
+        except asyncio.CancelledError:
+            # The run has ended all the same, and the listeners have to know: the journal writes what it was given.
+            self._report_end(command.result)
+            raise
+        self._report_end(command.result)
+
+    def _report_end(self, result: RunResult) -> None:
+        outcome = result.outcome
         level = INFO if outcome.is_success else WARNING
         if _log.isEnabledFor(level):
             self._write_log(
-                level, f"ended after {command.result.turns} turns: {outcome.kind} {outcome.reason}".rstrip()
+                level, f"ended after {result.turns} turns: {outcome.kind} {outcome.reason}".rstrip()
             )
-        self.emit(RunEnded(command.result))
+        self.emit(RunEnded(result))
 
     # ---- the model ---------------------------------------------------------------------------------------------------
 
@@ -627,6 +641,8 @@ class Driver:
             if inspect.isawaitable(made):
                 async with asyncio.timeout(self.left()):
                     made = await made
+            if not isinstance(made, Compaction):
+                raise TypeError(f"it returned {type(made).__name__}, not a Compaction")
         except Exception as problem:  # The developer's code failed; trimming needs no other code.
             self.report_bug("the compactor", problem)
             self.note("compactor_failed", f"{type(problem).__name__}: {problem}")

@@ -34,7 +34,6 @@ class RunJournal:
         self._start = list(start)
         self._sink = sink
         self._delivering: tuple[str, ...] = ()
-        self._has_ended = False
         self._held: list[Entry] = []
 
     def carry(self, call_ids: tuple[str, ...]) -> None:
@@ -86,7 +85,6 @@ class RunJournal:
             kept,
         )
         await self._append(Entry("ended", encode(body)))
-        self._has_ended = True
 
     async def close(self) -> None:
         """Release the run, so that another process can continue it."""

@@ -252,10 +252,13 @@ class Machine:
     def _receive_rare(self, told: Input) -> list[Command]:
         """Process what is no answer to a command."""
         if isinstance(told, Cancelled):
+            if self._turn is not None:
+                self._turn.take_back(told.unstarted)
             return self._give_up(end("cancelled", told.reason), "Not run: the run was cancelled.", told.partial)
         if isinstance(told, Stopped):
             kind: OutcomeKind = "hook_failed" if told.failed else "stopped"
-            self._spend(told.usage, told.model, was_sent=told.usage != Usage())
+            if self._ask is not None:
+                self._spend(told.usage, told.model, was_sent=told.usage != Usage())
             return self._give_up(end(kind, told.reason), "Not run: the run was stopped.")
         if isinstance(told, Steered):
             self._steering.append(told.message)
@@ -304,6 +307,11 @@ class Machine:
         """The deadline of the run, in seconds since its start."""
         return self.config.limits.seconds
 
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The ids of the calls that run, or are about to."""
+        return self._turn.running if self._turn is not None else ()
+
     def outstanding(self) -> list[Command]:
         """Return the commands without an answer, for a driver that resumes the run."""
         if self._turn is not None:
@@ -331,7 +339,8 @@ class Machine:
         used, own = self.spending.turns, self.config.limits.turns
         if used < own:
             return "the turn limit of the parent run is reached"
-        others = f"; agents that this run called used {used - self._asks} of them" if used > self._asks else ""
+        children = self.stats.child_turns
+        others = f"; agents that this run called used {children} of them" if children else ""
         return f"the turn limit of {own} is reached{others}"
 
     def _shorten(self, *, overflowed: bool = False) -> list[Command]:
@@ -741,7 +750,9 @@ class Machine:
         commands: list[Command] = []
         if self._turn is not None:
             commands += self._turn.abandon(words)
-            self._add_results([slot.call for slot in self._turn.slots], self._turn.results)
+            results = self._turn.results
+            self._add_results([slot.call for slot in self._turn.slots], results)
+            commands += self._close_turn(results)
             self._turn = None
         elif self._answer is not None and self._answer.calls:
             commands += self._settle(self._answer.calls, words)
