@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
+import subprocess
+import sys
 import threading
 import time
 from typing import Any, ClassVar
@@ -155,6 +158,35 @@ def test_a_blocking_tool_that_takes_too_long_is_left_behind_and_reported() -> No
     assert "tool_abandoned" in notices(events)
     assert "tool_abandoned" in [problem.kind for problem in result.problems]
     assert was_told.wait(20), "a tool in a thread can ask whether it is still wanted"
+
+
+_FORKED = """
+import asyncio, os, warnings
+import dragoman
+from dragoman.testing import ScriptedModel, call
+warnings.simplefilter("ignore", DeprecationWarning)
+
+@dragoman.tool(timeout=20)
+def read() -> str:
+    return "read in a thread"
+
+def run() -> str:
+    return dragoman.Agent(ScriptedModel([call("read"), "done"]), [read]).run("go").results[0].content
+
+assert run() == "read in a thread"
+child = os.fork()
+if not child:
+    print(run(), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+def test_a_forked_process_runs_blocking_tools_in_threads_of_its_own() -> None:
+    """It gave the call to an idle thread of its parent, which it did not have, and the call ran into its timeout."""
+    done = subprocess.run([sys.executable, "-c", _FORKED], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("read in a thread\n", 0), done.stderr
 
 
 def test_the_turn_has_its_time_too() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterable
@@ -82,6 +83,13 @@ class Workers:
         worker.jobs.put(job)
         return future
 
+    def forget(self) -> None:
+        """Forget the threads of the parent process after a fork: they do not exist in this one.
+
+        Another thread may have held the lock at that moment.
+        """
+        self._idle, self._lock = [], threading.Lock()
+
     def keep(self, worker: _Worker) -> None:
         """Register an idle worker for the next job."""
         with self._lock:
@@ -125,6 +133,8 @@ class _Worker(threading.Thread):
 
 shared = Workers()
 """The threads of the process."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=shared.forget)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -304,7 +314,6 @@ class Calls:
         began = driver.now()
         ran = await run_call(bound, call, cancelling, seconds, max_output=self._services.max_output)
         if ran.abandoned:
-            driver.abandoned += 1
             driver.note("tool_abandoned", f"{call.name} did not stop after its timeout and may still be running")
         await self._answer(call, tool, ran, driver.now() - began)
 
@@ -339,6 +348,7 @@ class Calls:
             # There is no await between this check and the start.
             stale = broker.check(planned, uses=True)
         if stale is not None:
+            self._launched.discard(call.id)
             driver.note("approval_stale", f"{call.name}: {stale.reason}")
             await driver.tell(replace(stale, at=driver.now()))
             return False

@@ -252,8 +252,6 @@ class Driver:
         self._cancel_reason: str | None = None
         self._is_abandoned = False
         self._task: asyncio.Task[Any] | None = None
-        self.abandoned = 0
-        """The number of tools that did not stop after their cancellation."""
 
     # ---- the interface of the handle ---------------------------------------------------------------------------------
 
