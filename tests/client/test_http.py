@@ -23,6 +23,7 @@ from tests.client.servers import (
     transport,
 )
 
+from dragoman.client.http.connection import Connection, Pool
 from dragoman.client.http.parser import Limits
 from dragoman.client.transport import HttpRequest, Timeouts, TransportFault
 from dragoman.errors import ConfigError
@@ -419,6 +420,42 @@ def test_cancelling_closes_the_connection(handler: object) -> None:
                 await task
             await asyncio.wait_for(server.hung_up.wait(), 5)
             assert server.open == 0
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("body", [pytest.param(b"half", id="a_part"), pytest.param(b"12345678", id="the_whole_answer")])
+def test_an_answer_that_begins_in_the_moment_of_the_cancellation_is_dropped(body: bytes) -> None:
+    """Nobody read it, and no timeout watched it: the connection was lost, and the server went on to generate."""
+
+    async def scene() -> None:
+        async with serve(silent) as server, transport(limits=Limits(connections=1)) as http:
+            task = asyncio.create_task(begin(server, QUICK, http))
+            while server.open == 0:
+                await asyncio.sleep(0)
+            (pool,) = http._pools.values()
+            (connection,) = pool._all
+            task.cancel()
+            connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n" + body)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await asyncio.wait_for(server.hung_up.wait(), 5)
+            assert not pool._all and not any(pool._idle.values())
+
+    asyncio.run(scene())
+
+
+def test_a_connection_that_is_lost_before_its_first_request_does_not_take_a_place() -> None:
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        pool = Pool(loop, Limits(connections=1))
+
+        async def open_and_lose(connection: Connection) -> None:
+            connection.connection_lost(None)
+
+        for _ in range(2):
+            assert not (await pool.open("origin", open_and_lose, 1.0)).usable
+        await pool.close()
 
     asyncio.run(scene())
 
