@@ -23,6 +23,7 @@ from tests.client.servers import (
     transport,
 )
 
+from dragoman.client.http import HttpTransport
 from dragoman.client.http.connection import Connection, Pool
 from dragoman.client.http.parser import Limits
 from dragoman.client.transport import HttpRequest, Timeouts, TransportFault
@@ -477,12 +478,23 @@ def test_the_end_of_the_loop_closes_what_was_kept() -> None:
     """Nobody closes the transport; a socket left open would be a warning, and warnings are errors here."""
 
     async def scene() -> None:
-        from dragoman.client.http import HttpTransport
-
         async with serve(always(answer())) as server:
             assert await fetch(HttpTransport(), server.post()) == (200, HELLO)
 
     asyncio.run(scene())
+
+
+def test_a_transport_keeps_no_loop_that_was_closed() -> None:
+    """Each `asyncio.run` of a program left its event loop behind, with all of its connections."""
+    http = HttpTransport()
+
+    async def scene() -> None:
+        async with serve(always(answer())) as server:
+            assert await fetch(http, server.post()) == (200, HELLO)
+
+    for _ in range(3):
+        asyncio.run(scene())
+    assert len(http._pools) == 1
 
 
 def test_waiting_for_a_connection_ends() -> None:
