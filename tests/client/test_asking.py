@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import pytest
 from tests.client.servers import ASKED, FIRST, HELLO, STREAM, Handler, Server, always, answer, once, serve
 
 from dragoman import providers
+from dragoman.agent import Agent, Connection
 from dragoman.client.api import aask, ask, astream, stream
 from dragoman.client.client import Client, FallbackClient, address_of, base_of
 from dragoman.client.retry import NOTICES, ModelReplaced, Retries
+from dragoman.client.transport import HttpRequest, PassedResponse, Timeouts
 from dragoman.errors import BadRequest, ConfigError, ConnectFailed, MissingKey, StreamCut, TimedOut, Unauthorized
 from dragoman.events import ReplyEnded, TextDelta
 from dragoman.providers.definitions import codec_for
 from dragoman.replies import fold
-from dragoman.testing import ScriptedModel
+from dragoman.testing import Answer, ScriptedModel
 from dragoman.types import Message, Text
 
 SSE = answer(STREAM, kind="text/event-stream")
@@ -296,3 +299,70 @@ def test_a_model_of_ones_own_is_asked_as_an_agent_asks_it() -> None:
     assert ask(model, "Why?").text == fold(list(stream(model, "Why?"))).text == "Because."
     with pytest.raises(ConfigError, match="an Endpoint or an OwnModel, not object"):
         ask(object(), "Why?")  # type: ignore[arg-type]
+
+
+class CountingTransport:
+    """A transport of a scripted model that counts its open responses."""
+
+    def __init__(self, model: ScriptedModel) -> None:
+        self._model = model
+        self.open = 0
+
+    async def send(self, request: HttpRequest, timeouts: Timeouts) -> CountedResponse:
+        self.open += 1
+        return CountedResponse(await self._model.send(request, timeouts), self)
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+class CountedResponse(PassedResponse):
+    def __init__(self, inner: Any, transport: CountingTransport) -> None:
+        super().__init__(inner)
+        self._transport: CountingTransport | None = transport
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        return self._inner.pieces()
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            self._transport.open -= 1
+            self._transport = None
+        await self._inner.close()
+
+
+def _partial_call(arguments: str) -> dict[str, Any]:
+    function = {"name": "final_answer", "arguments": arguments}
+    return {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
+
+
+_PARTIAL = [
+    b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
+    for delta in ({"content": "Well, "}, _partial_call('{"answer": ["one", "tw'))
+]
+
+
+@pytest.mark.parametrize("how", ["astream", "fallbacks", "text of a run", "answer of a run"])
+def test_a_stream_that_is_closed_early_has_closed_its_response(how: str) -> None:
+    """Not later, when the garbage collection finds the inner generators."""
+    stalling = Answer(headers={"content-type": "text/event-stream"}, pieces=_PARTIAL, stalls=True)
+    model = ScriptedModel([stalling])
+    transport = CountingTransport(model)
+    connection = Connection(transport=transport)
+
+    def open_stream() -> Any:
+        if how == "astream":
+            return astream(model.endpoint(), "hi", transport=transport)
+        if how == "fallbacks":
+            return FallbackClient([Client(model.endpoint(), transport=transport)] * 2).stream(ASKED)
+        run = Agent(model.endpoint(), connection=connection).stream("hi", answer=list[str])
+        return aiter(run.text_stream() if how == "text of a run" else run.answer_stream())
+
+    async def scene() -> None:
+        async with aclosing(open_stream()) as events:
+            async for _ in events:
+                if transport.open:
+                    break
+        assert transport.open == 0
+
+    asyncio.run(asyncio.wait_for(scene(), 20))

@@ -536,7 +536,7 @@ def test_a_worker_that_stops_between_two_steps_stores_the_last_reply() -> None:
 
 
 def test_a_worker_that_stops_during_a_request_stores_its_reply(tmp_path: Path) -> None:
-    """The engine asks for the next command at once. It waited under the lock of the run, so the reply was not stored."""
+    """The engine asks for the next command at once. That waited under the lock of the run: the reply was not stored."""
 
     async def scene() -> None:
         engine, desk = EmbeddedEngine(tmp_path / "journal.db"), Desk()

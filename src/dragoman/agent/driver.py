@@ -452,9 +452,7 @@ class Driver:
         outcome = result.outcome
         level = INFO if outcome.is_success else WARNING
         if _log.isEnabledFor(level):
-            self._write_log(
-                level, f"ended after {result.turns} turns: {outcome.kind} {outcome.reason}".rstrip()
-            )
+            self._write_log(level, f"ended after {result.turns} turns: {outcome.kind} {outcome.reason}".rstrip())
         self.emit(RunEnded(result))
 
     # ---- the model ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from typing import Any, Unpack
 
 from msgspec import Struct, structs
@@ -183,7 +184,7 @@ stream = known_keywords(extra=RequestOptions.__annotations__)(_blocking_stream)
 _HELD_BACK = (CallEnded, CallBroken, CallRefused, UsageReported, ReplyEnded)
 
 
-async def _listen(question: _Question, again: Callable[[], _Question] | None = None) -> AsyncIterator[Event]:
+async def _listen(question: _Question, again: Callable[[], _Question] | None = None) -> AsyncGenerator[Event]:
     """The events of a reply: words as they come, calls at the end, when it is known which of them count.
 
     `again` returns the question with the tools as text, for an endpoint that rejects them.
@@ -191,22 +192,24 @@ async def _listen(question: _Question, again: Callable[[], _Question] | None = N
     reader = question.open_reader()
     folding = ReplyFolder()
     ends: list[Event] = []
-    async for event in question.client.stream(question.composed.request, deadline=question.deadline):
-        if isinstance(event, NOTICES):
-            _log_losses(event)
-            continue
-        if isinstance(event, ReplyFailed) and (reader is None or not reader.recovers(event.failure)):
-            if again is not None and _rejects_tools(question, event.failure):
-                async for each in _listen(again()):
+    async with aclosing(question.client.stream(question.composed.request, deadline=question.deadline)) as events:
+        async for event in events:
+            if isinstance(event, NOTICES):
+                _log_losses(event)
+                continue
+            if isinstance(event, ReplyFailed) and (reader is None or not reader.recovers(event.failure)):
+                if again is not None and _rejects_tools(question, event.failure):
+                    async with aclosing(_listen(again())) as others:
+                        async for each in others:
+                            yield each
+                    return
+                raise as_error(event.failure)
+            for each in [event] if reader is None else reader.feed(event):
+                if isinstance(each, _HELD_BACK):
+                    ends.append(each)
+                else:
+                    folding.add(each)
                     yield each
-                return
-            raise as_error(event.failure)
-        for each in [event] if reader is None else reader.feed(event):
-            if isinstance(each, _HELD_BACK):
-                ends.append(each)
-            else:
-                folding.add(each)
-                yield each
     for each in ends if reader is None else _judge(reader, ends, folding):
         folding.add(each)
         yield each

@@ -209,9 +209,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        return (
-            not self.lost and self._parser is None and self.transport is not None and not self.transport.is_closing()
-        )
+        return not self.lost and self._parser is None and self.transport is not None and not self.transport.is_closing()
 
     # ---- one exchange ----------------------------------------------------------------------------------------------
 
