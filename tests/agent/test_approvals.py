@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.agent.brokers import Launcher
 from tests.agent.runs import agent, notices, wait
+from tests.agent.script_tool import Launcher
 
 from dragoman.agent import Approval, ApprovalRequest, Limits
 from dragoman.agent.approvals import canonical, digest_call

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.brokers import Launcher
 from tests.agent.runs import agent, wait
+from tests.agent.script_tool import Launcher
 
 import dragoman
 from dragoman.journal.audit import AuditFailed

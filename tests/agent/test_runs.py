@@ -637,7 +637,7 @@ def test_the_surroundings_of_a_call() -> None:
 def test_an_ended_run_is_freed_at_once(path: str) -> None:
     """A run that refers to itself would wait for the garbage collector, which then looks at the whole program."""
 
-    async def scene() -> weakref.ref[Any]:
+    async def scenario() -> weakref.ref[Any]:
         runner = agent([ERASE if path == "refused" else GREET, "done"], greet, erase)
         run = runner.start("hi")
         if path == "events":
@@ -651,6 +651,6 @@ def test_an_ended_run_is_freed_at_once(path: str) -> None:
     gc.collect()
     gc.disable()
     try:
-        assert wait(scene())() is None
+        assert wait(scenario())() is None
     finally:
         gc.enable()

@@ -24,11 +24,11 @@ from dragoman.testing import Answer, ScriptedModel, call, calls
 from dragoman.types import Message, ToolResult
 
 
-class PowerCut(BaseException):
+class ProcessKilled(BaseException):
     """The process is gone."""
 
 
-class CutJournal(MemoryJournal):
+class DyingJournal(MemoryJournal):
     """A journal whose process ends after so many writes; what was written is there for the next one."""
 
     def __init__(self, writes: int) -> None:
@@ -37,11 +37,11 @@ class CutJournal(MemoryJournal):
 
     async def append(self, run_id: str, entries: Any, *, token: int) -> None:
         if self.left == 0:
-            raise PowerCut
+            raise ProcessKilled
         self.left -= 1
         await super().append(run_id, entries, token=token)
 
-    def mend(self) -> None:
+    def restart(self) -> None:
         self.left = -1
         for run in self._runs.values():
             run.holder = None
@@ -71,7 +71,7 @@ class Counter:
         return read
 
 
-def speak(request: Any) -> Any:
+def choose_reply(request: Any) -> Any:
     """A model that decides by what it has heard, so that it can be asked again after a crash."""
     heard = sum(message.role == "tool" for message in request.messages)
     script: list[Any] = [
@@ -85,13 +85,13 @@ def speak(request: Any) -> Any:
 def test_a_run_that_broke_off_at_any_write_is_taken_up_without_doing_anything_twice() -> None:
     for writes in range(40):
         counter = Counter()
-        journal = CutJournal(writes)
-        model = ScriptedModel(speak, loop=True)
+        journal = DyingJournal(writes)
+        model = ScriptedModel(choose_reply, loop=True)
         made = Agent(model.endpoint(), counter.tools, connection=Connection(transport=model), journal=journal)
         try:
             first = wait(made.arun("hi", run_id="run_a"))
-        except PowerCut:
-            journal.mend()
+        except ProcessKilled:
+            journal.restart()
         else:
             assert first.outcome.kind == "answered"
             assert writes > 8, "there are more writes than that"
@@ -110,7 +110,7 @@ def test_a_run_that_broke_off_at_any_write_is_taken_up_without_doing_anything_tw
 def test_a_run_that_is_over_only_gives_its_result_again() -> None:
     counter = Counter()
     journal = MemoryJournal()
-    model = ScriptedModel(speak, loop=True)
+    model = ScriptedModel(choose_reply, loop=True)
     made = Agent(model.endpoint(), counter.tools, connection=Connection(transport=model), journal=journal)
     first = wait(made.arun("hi", run_id="run_a"))
     asked = len(model.requests)
@@ -142,13 +142,13 @@ def test_sessions_do_not_mix() -> None:
 
 
 def test_a_session_whose_last_run_broke_off_goes_on_with_every_call_answered() -> None:
-    journal = CutJournal(1)
+    journal = DyingJournal(1)
     counter = Counter()
     model = ScriptedModel([call("write", name="a"), "done"])
     made = Agent(model.endpoint(), counter.tools, connection=Connection(transport=model), journal=journal)
-    with pytest.raises(PowerCut):
+    with pytest.raises(ProcessKilled):
         wait(made.arun("hi", session="one"))
-    journal.mend()
+    journal.restart()
     result = wait(made.arun("go on", session="one"))
     check_conversation(result.messages)
     answers = [part for message in result.messages for part in message.parts if isinstance(part, ToolResult)]
@@ -189,12 +189,12 @@ def test_a_run_that_learned_of_its_endpoint_can_be_taken_up() -> None:
     written = '<tool_call>\n{"name": "write", "arguments": {"name": "a"}}\n</tool_call>'
     for writes in range(2, 5):
         counter = Counter()
-        journal = CutJournal(writes)
+        journal = DyingJournal(writes)
         model = ScriptedModel([rejected, written, "done", "done"])
         made = Agent(model.endpoint(), counter.tools, connection=Connection(transport=model), journal=journal)
-        with pytest.raises(PowerCut):
+        with pytest.raises(ProcessKilled):
             wait(made.arun("hi", run_id="run_a"))
-        journal.mend()
+        journal.restart()
         result = wait(made.aresume("run_a"))
         assert result.outcome.kind == "answered", (writes, result.outcome)
         assert counter.did.count("write a") <= 1
@@ -202,8 +202,8 @@ def test_a_run_that_learned_of_its_endpoint_can_be_taken_up() -> None:
 
 def test_time_in_which_nobody_ran_it_does_not_count() -> None:
     counter = Counter()
-    journal = CutJournal(3)
-    model = ScriptedModel(speak, loop=True)
+    journal = DyingJournal(3)
+    model = ScriptedModel(choose_reply, loop=True)
     made = Agent(
         model.endpoint(),
         counter.tools,
@@ -211,16 +211,16 @@ def test_time_in_which_nobody_ran_it_does_not_count() -> None:
         journal=journal,
         limits=Limits(seconds=60.0),
     )
-    with pytest.raises(PowerCut):
+    with pytest.raises(ProcessKilled):
         wait(made.arun("hi", run_id="run_a"))
-    journal.mend()
+    journal.restart()
     assert wait(made.aresume("run_a")).outcome.kind == "answered"
 
 
 def test_what_the_model_was_told_is_marked_as_delivered() -> None:
     journal = MemoryJournal()
     counter = Counter()
-    model = ScriptedModel(speak, loop=True)
+    model = ScriptedModel(choose_reply, loop=True)
     wait(
         Agent(model.endpoint(), counter.tools, connection=Connection(transport=model), journal=journal).arun(
             "hi", run_id="run_a"
@@ -257,7 +257,7 @@ def test_a_ledger_writes_in_the_order_it_is_told() -> None:
     assert wait(script()) == ["run", "input", "input"]
 
 
-class Witness:
+class JournalObserver:
     """Developer's code that looks into the journal whenever it is called."""
 
     def __init__(self) -> None:
@@ -284,20 +284,20 @@ class Witness:
 )
 def test_a_reply_is_stored_before_anything_follows_from_it(who: str, kinds: list[str]) -> None:
     """It shares a commit with the start of its tool. Whatever does not begin with a record has to wait for its own."""
-    witness = Witness()
+    observer = JournalObserver()
 
     @dragoman.tool(parallel_safe=True, requires_approval=who == "an approver")
     async def write(name: str) -> str:
         """Write."""
-        witness.look("one of two tools" if who == "one of two tools" else "a tool")
+        observer.look("one of two tools" if who == "one of two tools" else "a tool")
         return "written"
 
     def approve(request: Any) -> bool:
-        witness.look("an approver")
+        observer.look("an approver")
         return True
 
     def go_on(request: Any) -> str:
-        witness.look("the next request")
+        observer.look("the next request")
         return "done"
 
     planned = {
@@ -309,12 +309,12 @@ def test_a_reply_is_stored_before_anything_follows_from_it(who: str, kinds: list
         model.endpoint(),
         [write],
         approve=approve,
-        hooks=[witness] if who == "a hook" else [],
-        journal=witness.journal,
+        hooks=[observer] if who == "a hook" else [],
+        journal=observer.journal,
         connection=Connection(transport=model),
     )
     wait(made.arun("hi", run_id="run_a"))
-    assert witness.seen[who][: len(kinds)] == kinds
+    assert observer.seen[who][: len(kinds)] == kinds
 
 
 def test_a_run_that_is_left_between_two_commands_has_its_last_reply(caplog: pytest.LogCaptureFixture) -> None:

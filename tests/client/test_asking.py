@@ -102,13 +102,13 @@ def test_a_streamed_answer() -> None:
 
 
 def test_the_asynchronous_forms() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serve(always(answer())) as server:
             assert (await aask("openai_chat:m", "hi", **given(server))).text == "hello"
             words = [e.text async for e in astream("openai_chat:m", "hi", **given(server)) if isinstance(e, TextDelta)]
             assert words == ["hello"]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_call_in_the_text_is_read_where_tools_travel_as_text() -> None:
 
 
 def fall_back(first: Handler, second: Handler, **settings: Any) -> list[Any]:
-    async def scene() -> list[Any]:
+    async def scenario() -> list[Any]:
         async with serve(first) as one, serve(second) as two:
             clients = []
             for server, name in ((one, "first"), (two, "second")):
@@ -186,7 +186,7 @@ def fall_back(first: Handler, second: Handler, **settings: Any) -> list[Any]:
             async with FallbackClient(clients, **settings) as client:
                 return [event async for event in client.stream(ASKED)]
 
-    return asyncio.run(scene())
+    return asyncio.run(scenario())
 
 
 def reply_of(events: list[Any]) -> Any:
@@ -282,13 +282,13 @@ def test_claude_on_vertex_names_its_model_in_the_path_alone() -> None:
     seen: list[bytes] = []
     body = b'{"type":"message","role":"assistant","content":[{"type":"text","text":"hello"}],"stop_reason":"end_turn"}'
 
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serve(always(answer(body), seen)) as server:
             endpoint = providers.resolve("vertex:claude-opus-4", base_url=f"{server.url}/v1/publishers/anthropic")
             async with Client(endpoint, key="token-0123", environment={}) as client:
                 assert (await client.ask(ASKED)).text == "hello"
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
     assert seen[0].startswith(b"POST /v1/publishers/anthropic/models/m:rawPredict HTTP/1.1\r\n")
     assert b'"model"' not in seen[0]
     assert b'"anthropic_version":"vertex-2023-10-16"' in seen[0]
@@ -358,11 +358,11 @@ def test_a_stream_that_is_closed_early_has_closed_its_response(how: str) -> None
         run = Agent(model.endpoint(), connection=connection).stream("hi", answer=list[str])
         return aiter(run.text_stream() if how == "text of a run" else run.answer_stream())
 
-    async def scene() -> None:
+    async def scenario() -> None:
         async with aclosing(open_stream()) as events:
             async for _ in events:
                 if transport.open:
                     break
         assert transport.open == 0
 
-    asyncio.run(asyncio.wait_for(scene(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), 20))

@@ -51,7 +51,7 @@ def test_two_hundred_appends_at_once_share_a_commit(sqlite: SqliteJournal, monke
         sizes.append(len(jobs))
         serve(self, jobs)
 
-    async def scene() -> None:
+    async def scenario() -> None:
         tokens = [await sqlite.begin(f"r{number}", "s", b"{}") for number in range(200)]
         monkeypatch.setattr(Writer, "serve", counting)
         with stopped(sqlite):
@@ -68,7 +68,7 @@ def test_two_hundred_appends_at_once_share_a_commit(sqlite: SqliteJournal, monke
         for number in range(200):
             assert (await sqlite.read(f"r{number}"))[1].body == str(number).encode()
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
     # The blocking job may or may not share the first batch; the appends wait together.
     assert sum(sizes) == 201
     assert len(sizes) <= 3
@@ -77,7 +77,7 @@ def test_two_hundred_appends_at_once_share_a_commit(sqlite: SqliteJournal, monke
 def test_a_cancelled_append_is_written_all_the_same(sqlite: SqliteJournal) -> None:
     """Fault 43: whoever is cancelled during a write leaves a whole run behind."""
 
-    async def scene() -> None:
+    async def scenario() -> None:
         token = await sqlite.begin("r", None, b"{}")
         with stopped(sqlite):
             await reached_the_queue()
@@ -89,14 +89,14 @@ def test_a_cancelled_append_is_written_all_the_same(sqlite: SqliteJournal) -> No
         await sqlite.append("r", [Entry("ended")], token=token)
         assert [record.kind for record in await sqlite.read("r")] == ["run", "finished", "ended"]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("method", ["begin", "claim"])
 def test_a_cancelled_claim_is_released(sqlite: SqliteJournal, method: str) -> None:
     """The process held the run for as long as it lived: every later run of the session was refused."""
 
-    async def scene() -> None:
+    async def scenario() -> None:
         if method == "claim":
             await sqlite.release("r", token=await sqlite.begin("r", None, b"{}"))
         with stopped(sqlite):
@@ -110,7 +110,7 @@ def test_a_cancelled_claim_is_released(sqlite: SqliteJournal, method: str) -> No
         await sqlite.append("r", [Entry("ended")], token=token)
         assert [record.kind for record in await sqlite.read("r")] == ["run", "ended"]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_loop_that_is_gone_does_not_stop_the_writer(sqlite: SqliteJournal) -> None:
@@ -135,12 +135,12 @@ def test_a_loop_that_is_gone_does_not_stop_the_writer(sqlite: SqliteJournal) -> 
 
 
 def test_loops_in_several_threads_share_a_journal(sqlite: SqliteJournal) -> None:
-    async def scene(name: str) -> None:
+    async def scenario(name: str) -> None:
         token = await sqlite.begin(name, "s", b"{}")
         for number in range(20):
             await sqlite.append(name, [Entry("input", str(number).encode())], token=token)
 
-    running = [threading.Thread(target=lambda name=name: asyncio.run(scene(name))) for name in "abc"]
+    running = [threading.Thread(target=lambda name=name: asyncio.run(scenario(name))) for name in "abc"]
     for thread in running:
         thread.start()
     for thread in running:
@@ -152,7 +152,7 @@ def test_loops_in_several_threads_share_a_journal(sqlite: SqliteJournal) -> None
 def test_closing_finishes_what_was_asked_for_and_leaves_no_thread(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
 
-    async def scene(journal: SqliteJournal) -> None:
+    async def scenario(journal: SqliteJournal) -> None:
         token = await journal.begin("r", None, b"{}")
         assert await journal.read("r")
         tasks = [
@@ -165,7 +165,7 @@ def test_closing_finishes_what_was_asked_for_and_leaves_no_thread(tmp_path: Path
         await asyncio.gather(*tasks)
 
     assert threads() == []
-    asyncio.run(scene(SqliteJournal(path)))
+    asyncio.run(scenario(SqliteJournal(path)))
     assert [each.name for each in tmp_path.iterdir()] == ["journal.db"], "the log is folded into the file"
     with SqliteJournal(path) as journal:
         assert len(asyncio.run(journal.read("r"))) == 51

@@ -20,7 +20,7 @@ TOKEN = "ghp_" + "R4nd0mR4nd0mR4nd0mR4nd0mR4nd0m" + "1Yl9Xz"
 """A secret that its form gives away."""
 
 
-class Scene(NamedTuple):
+class AgentRun(NamedTuple):
     """What came of an attack."""
 
     result: RunResult
@@ -51,18 +51,18 @@ class Scene(NamedTuple):
         return json.dumps(self.model.bodies, ensure_ascii=False)
 
 
-def play(replies: Any, *tools: Any, native: bool = True, task: Any = "Do it.", **settings: Any) -> Scene:
+def run_agent(replies: Any, *tools: Any, native: bool = True, task: Any = "Do it.", **settings: Any) -> AgentRun:
     """Let a model say this to an agent with these tools."""
-    return asyncio.run(aplay(replies, *tools, native=native, task=task, **settings))
+    return asyncio.run(arun_agent(replies, *tools, native=native, task=task, **settings))
 
 
-async def aplay(replies: Any, *tools: Any, native: bool = True, task: Any = "Do it.", **settings: Any) -> Scene:
+async def arun_agent(replies: Any, *tools: Any, native: bool = True, task: Any = "Do it.", **settings: Any) -> AgentRun:
     model = ScriptedModel(replies, native=native)
     run = {name: settings.pop(name) for name in ("session", "run_id") if name in settings}
     agent = Agent(model.endpoint(), tools, **grouped(transport=model, **settings))
     events: list[RunEvent] = []
     result = await asyncio.wait_for(agent.arun(task, on_event=events.append, **run), 60)
-    return Scene(result, events, model)
+    return AgentRun(result, events, model)
 
 
 def raw_call(name: str, arguments: str, call_id: str | None = "c1") -> Answer:

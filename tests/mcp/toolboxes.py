@@ -31,19 +31,19 @@ def official(how: str = "stdio") -> StdioServer:
     return StdioServer("weather", [sys.executable, str(HERE / "sdk_server.py"), how])
 
 
-def open_box(*servers: Server, limits: Limits = QUICK, **options: Any) -> Toolbox:
+def open_toolbox(*servers: Server, limits: Limits = QUICK, **options: Any) -> Toolbox:
     return connect(servers, limits=limits, **options)
 
 
-def find(box: Toolbox, name: str) -> Tool:
+def find(toolbox: Toolbox, name: str) -> Tool:
     """The tool by the name that its server gives it."""
-    (tool,) = (each for each in box.tools if each.metadata["mcp_tool"] == name)
+    (tool,) = (each for each in toolbox.tools if each.metadata["mcp_tool"] == name)
     return tool
 
 
-def call(box: Toolbox, name: str, context: ToolContext | None = None, **arguments: Any) -> ToolResult:
+def call(toolbox: Toolbox, name: str, context: ToolContext | None = None, **arguments: Any) -> ToolResult:
     """Call a tool in blocking code."""
-    tool = find(box, name)
+    tool = find(toolbox, name)
     return answer_sync(bind(tool, arguments, context), ToolCall("1", tool.name, arguments), wait=asyncio.run).result
 
 
