@@ -61,7 +61,7 @@ class Workers:
             if problem is None:
                 future.set_result(value)
             else:
-                future.set_exception(_carry(problem))
+                future.set_exception(_make_settable(problem))
             if ended is not None:
                 _set(ended)
 
@@ -95,7 +95,7 @@ class Workers:
         with self._lock:
             self._idle.append(worker)
 
-    def dismiss(self, worker: _Worker) -> bool:
+    def remove_idle(self, worker: _Worker) -> bool:
         """Whether an idle worker may end. It may not if it has just received a job."""
         with self._lock:
             if worker in self._idle:
@@ -104,7 +104,7 @@ class Workers:
             return False
 
 
-def _carry(problem: BaseException) -> BaseException:
+def _make_settable(problem: BaseException) -> BaseException:
     """Return an exception that a future accepts: it refuses StopIteration, and an exit would end the loop."""
     if isinstance(problem, Exception) and not isinstance(problem, StopIteration):
         return problem
@@ -122,7 +122,7 @@ class _Worker(threading.Thread):
             try:
                 job = self.jobs.get(timeout=_IDLE_SECONDS)
             except queue.Empty:
-                if self._workers.dismiss(self):
+                if self._workers.remove_idle(self):
                     return
                 continue
             # The worker counts as idle before the caller sees the result, so that the next call can reuse this thread.
@@ -269,18 +269,18 @@ class Calls:
     async def run(self, command: RunTools) -> None:
         """Run the calls of a batch concurrently, up to the limit. The machine receives each result at once."""
         if not is_shielded(self._services.workspace):
-            # Not earlier: where dragoman lies in the workspace, this takes a second, and a run may never call a tool.
+            # Not earlier: if dragoman is in the workspace, this takes a second, and a run may never call a tool.
             await asyncio.to_thread(shield_imports, self._services.workspace)
         if len(command.batch) == 1:
             await self._run_one(command.batch[0], command.turn)
             return
-        gate = asyncio.Semaphore(self._config.limits.concurrency)
+        semaphore = asyncio.Semaphore(self._config.limits.concurrency)
 
-        async def run_gated(planned: Planned) -> None:
-            async with gate:
+        async def run_within_limit(planned: Planned) -> None:
+            async with semaphore:
                 await self._run_one(planned, command.turn)
 
-        tasks = {planned.call.id: asyncio.create_task(run_gated(planned)) for planned in command.batch}
+        tasks = {planned.call.id: asyncio.create_task(run_within_limit(planned)) for planned in command.batch}
         self._running = dict(tasks)
         try:
             # A task that was cancelled with the run has no result. An exception in one task fails the whole batch.
@@ -409,7 +409,7 @@ class Calls:
             return (), ""
         try:
             # `inspect` gets a copy, since its changes must not reach the call. Its result may be endless, so it is cut.
-            told = tool.inspect(copy.deepcopy(call.arguments), self._still(call))
+            told = tool.inspect(copy.deepcopy(call.arguments), self._make_context(call))
             found = tuple(islice(told, _MOST_OPERANDS + 1))
         except Exception as problem:  # The tool's own code. A call without known operands needs an approval.
             self._driver.report_bug(f"`inspect` of the tool {tool.name}", problem)
@@ -421,7 +421,7 @@ class Calls:
             return found[:_MOST_OPERANDS], words
         return found, ""
 
-    def _still(self, call: ToolCall) -> ToolContext:
+    def _make_context(self, call: ToolCall) -> ToolContext:
         services, config = self._services, self._config
         return ToolContext(
             run_id=config.run_id,
@@ -449,7 +449,7 @@ class Calls:
             return driver.machine.permissions.decide(other, planned.tool, *self.inspect(other, planned.tool))
 
         return replace(
-            self._still(call),
+            self._make_context(call),
             turn=turn,
             deadline=services.clock() + seconds,
             cancelled=cancelling.is_set,

@@ -527,7 +527,7 @@ class Driver:
             reply = replace(reader.reply, failure=Failure("timed_out", "the reply did not arrive before the deadline"))
             self._partial = None
             return Replied(reply, at=self.now(), model=model)
-        # If the run was cancelled meanwhile, the received part of the reply is still read.
+        # From here on, a cancellation has no partial reply to report.
         self._partial = None
         for event in reader.close():
             self.emit(event)
@@ -542,14 +542,14 @@ class Driver:
             # Nobody sees the events before the end, so they need not come one by one.
             notices, events = await client_for.fetch(composed.request, deadline=until)
             for notice in notices:
-                self._hear(notice)
+                self._handle_notice(notice)
             reader.feed_whole(events)
             return
         async with aclosing(client_for.stream_batches(composed.request, whole=whole, deadline=until)) as batches:
             async for batch in batches:
                 for event in batch:
                     if type(event) in _NOTICES:
-                        self._hear(event)
+                        self._handle_notice(event)
                         continue
                     shown = reader.feed(event)
                     if is_heard:
@@ -558,7 +558,7 @@ class Driver:
                         if self._services.budget is not None:
                             await self._services.budget()
 
-    def _hear(self, event: RequestPrepared | RequestRetried | ModelReplaced) -> None:
+    def _handle_notice(self, event: RequestPrepared | RequestRetried | ModelReplaced) -> None:
         """Handle a notice of the client: emit a retry, and note in the result what the wire cannot carry."""
         if isinstance(event, RequestRetried):
             self.emit(event)

@@ -387,7 +387,7 @@ class Machine:
         closed = self._close_turn()
         for kind, words in self._asking.take_news():
             self.stats.note(kind, words)
-            # Short descriptions and a clean history change nothing that a person would look for.
+            # People need no notice of shorter descriptions and of a clean history.
             closed += [Emit(Noticed(kind, words, self._asks + 1))] if kind == "tools_deferred" else []
         self._count_turn(1)
         self._open_turn = self._asks
@@ -489,7 +489,7 @@ class Machine:
         return self._offer(found.text, None)
 
     def _ask_about_suspects(self, told: Replied) -> list[Command]:
-        """The reply attempted a call: the model is told once, and makes the call or answers in plain words."""
+        """The reply attempted a call. Tell the model once, so that it makes the call, or answers without one."""
         self._note_doubts(told.found)
         self._add_answer(told)
         self._add(Message("user", [Text(told.found.notice)]))

@@ -119,7 +119,7 @@ async def _receive(question: _Question) -> tuple[Reply, Extractor | None]:
 
 
 def _log_losses(event: RequestPrepared | RequestRetried | ModelReplaced) -> None:
-    """Tell the log what the wire could not carry: a reply has no place for it."""
+    """Log what the wire could not express: a reply has no field for it."""
     if isinstance(event, RequestPrepared):
         for loss in event.losses:
             _log.info("%s: the request was changed: %s", event.model, loss)
@@ -185,7 +185,7 @@ _HELD_BACK = (CallEnded, CallBroken, CallRefused, UsageReported, ReplyEnded)
 
 
 async def _listen(question: _Question, again: Callable[[], _Question] | None = None) -> AsyncGenerator[Event]:
-    """The events of a reply: words as they come, calls at the end, when it is known which of them count.
+    """Yield the events of a reply: text as it arrives, calls at the end, when it is known which of them count.
 
     `again` returns the question with the tools as text, for an endpoint that rejects them.
     """
@@ -217,7 +217,10 @@ async def _listen(question: _Question, again: Callable[[], _Question] | None = N
 
 
 def _judge(reader: Extractor, ends: list[Event], folding: ReplyFolder) -> Iterator[Event]:
-    """What is left to tell when the verdict is known; `folding` is told of each before the next is asked for."""
+    """Yield the remaining events, when it is known which calls count.
+
+    The caller adds each event to `folding` before it asks for the next one.
+    """
     for each in reader.close():
         if isinstance(each, _HELD_BACK):
             ends.append(each)

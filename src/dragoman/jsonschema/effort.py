@@ -101,7 +101,7 @@ class Extent(Struct):
     """The sizes of the values in it that are larger than one, by identity."""
 
 
-def glance(value: Any) -> Extent:
+def measure_whole(value: Any) -> Extent:
     """Measure a value as a whole, which is faster: without the sizes of the values in it."""
     nodes = characters = 0
     has_extreme = False
@@ -388,7 +388,7 @@ class Effort:
     def count(self, value: Any) -> int:
         """Return a bound of the work, at most one above the limit."""
         work = self._work
-        self._extent = measure(value) if work.unique else glance(value)
+        self._extent = measure(value) if work.unique else measure_whole(value)
         can_bound = work.is_linear and not work.has_unevaluated and not self._extent.has_extreme
         bound = self._bounded()
         if bound <= self._most and can_bound:
