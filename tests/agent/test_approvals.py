@@ -1,4 +1,4 @@
-"""An approval holds for exactly what was shown, once, and for a while. What changes in between is asked about again."""
+"""An approval is valid for exactly the call that was shown, once, until it expires. A changed call needs another."""
 
 from __future__ import annotations
 

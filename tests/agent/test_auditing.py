@@ -1,4 +1,4 @@
-"""What a run leaves in the audit log: every decision, approval, start and end, and no value."""
+"""The records of a run in the audit log: every decision, approval, start and end, without values."""
 
 from __future__ import annotations
 

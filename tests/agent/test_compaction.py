@@ -1,4 +1,4 @@
-"""Making room: what goes first, what never goes, and that no call is ever torn from its result."""
+"""Compaction: what is removed first, what stays, and that a call and its result stay together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Providers that fail: typed outcomes, another manner, another model, a shorter conversation."""
+"""Requests that fail: outcomes, another tool mode, another model, a shorter conversation."""
 
 from __future__ import annotations
 
@@ -291,26 +291,32 @@ SHORT = LONG[2:]
 
 
 def test_a_conversation_that_is_too_long_is_made_shorter_once_and_asked_again() -> None:
-    play = Playbook(weather).starts(LONG).asks().fails("context_too_long", "prompt is too long", 400).makes_compact()
+    play = (
+        Playbook(weather).starts(LONG).asks().fails("context_too_long", "prompt is too long", 400).requests_compaction()
+    )
     assert play.compact.messages == LONG
     assert not play.compact.budget.holds(LONG)
-    play.makes_room(SHORT, "two messages were left out").notices("compacted", "two messages").asks()
+    play.compacts(SHORT, "two messages were left out").notices("compacted", "two messages").asks()
     assert play.ask.composed.request.messages == SHORT
     result = play.fails("context_too_long", "still too long", 400).ends("context_full", category="capacity")
     assert [problem.kind for problem in result.problems] == ["compacted"]
 
 
 def test_it_may_become_too_long_again_later() -> None:
-    play = Playbook(weather).starts(LONG).asks().fails("context_too_long", "", 400).makes_compact().makes_room(SHORT)
+    play = (
+        Playbook(weather).starts(LONG).asks().fails("context_too_long", "", 400).requests_compaction().compacts(SHORT)
+    )
     play.asks().replies(call("weather", city="Paris")).runs("weather").answers("sunny " * 2000).asks()
-    play.fails("context_too_long", "", 400).makes_compact().makes_room(SHORT).asks().replies("Sunny.").ends("answered")
+    play.fails("context_too_long", "", 400).requests_compaction().compacts(SHORT).asks().replies("Sunny.").ends(
+        "answered"
+    )
 
 
 def test_room_is_made_before_the_window_is_full() -> None:
-    play = Playbook(weather, window=2000, context=ContextSettings(reply=100)).starts(LONG).makes_compact()
+    play = Playbook(weather, window=2000, context=ContextSettings(reply=100)).starts(LONG).requests_compaction()
     assert play.compact.budget.target < 2000
     assert play.machine.outstanding() == [play.compact]
-    play.makes_room(SHORT, "one long message").asks(hearing="go on").replies("Yes.").ends("answered")
+    play.compacts(SHORT, "one long message").asks(hearing="go on").replies("Yes.").ends("answered")
 
 
 def test_a_conversation_that_fits_is_left_alone() -> None:
@@ -318,8 +324,8 @@ def test_a_conversation_that_fits_is_left_alone() -> None:
 
 
 def test_a_compactor_that_finds_nothing_does_not_stop_the_run() -> None:
-    play = Playbook(weather, window=2000, context=ContextSettings(reply=100)).starts(LONG).makes_compact()
-    play.makes_room(LONG).notices("compacted", "nothing could be left out").asks().replies("Hm.").ends("answered")
+    play = Playbook(weather, window=2000, context=ContextSettings(reply=100)).starts(LONG).requests_compaction()
+    play.compacts(LONG).notices("compacted", "nothing could be left out").asks().replies("Hm.").ends("answered")
 
 
 def test_what_was_learned_of_a_copied_call_outlives_the_compaction() -> None:
@@ -328,13 +334,13 @@ def test_what_was_learned_of_a_copied_call_outlives_the_compaction() -> None:
     from tests.agent.toolbox import read, write
 
     play = Playbook(read, write, native=False).starts("hi").asks().replies(call("read", path="page")).runs("read")
-    play.answers(PAGE).asks().fails("context_too_long", "", 400).makes_compact()
-    play.makes_room([Message("user", [Text("hi")])]).asks().replies(ECHO).asks(hearing="was not run")
+    play.answers(PAGE).asks().fails("context_too_long", "", 400).requests_compaction()
+    play.compacts([Message("user", [Text("hi")])]).asks().replies(ECHO).asks(hearing="was not run")
 
 
 def test_ids_of_calls_that_were_cut_away_are_not_used_again() -> None:
     play = Playbook(weather).starts("hi").asks().replies(ToolCall("one", "weather", {"city": "Paris"})).runs("weather")
-    play.answers("sunny").asks().fails("context_too_long", "", 400).makes_compact()
-    play.makes_room([Message("user", [Text("hi")])]).asks().replies(ToolCall("one", "weather", {"city": "Rome"}))
+    play.answers("sunny").asks().fails("context_too_long", "", 400).requests_compaction()
+    play.compacts([Message("user", [Text("hi")])]).asks().replies(ToolCall("one", "weather", {"city": "Rome"}))
     play.runs("weather")
     assert play.batch[0].call.id != "one"

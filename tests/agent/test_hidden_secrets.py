@@ -1,4 +1,4 @@
-"""Secrets in what tools answer: the model does not get to see them, nor does a log, and files keep them unharmed."""
+"""Secrets in results: neither the model nor a log sees them, and files keep them."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_events_logs_and_the_journal_hold_no_secret(tmp_path: Path) -> None:
         assert secret not in told
     results = b"".join(record.body for record in records if record.kind == "finished").decode()
     assert not any(secret in results for secret in KNOWN)
-    assert REGISTERED in result.text, "whoever called gets the answer itself"
+    assert REGISTERED in result.text, "the caller gets the answer unchanged"
     started = [event for event in events if isinstance(event, ToolStarted)]
     assert started[1].call.arguments["token"].startswith("[redacted:")
     assert any(isinstance(event, ToolEnded) for event in events)

@@ -1,4 +1,4 @@
-"""The interface of `Agent` as a developer meets it: keywords, failures, types at run time."""
+"""The interface of `Agent`: keywords, failures, types at run time."""
 
 from __future__ import annotations
 

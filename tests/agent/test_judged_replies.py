@@ -1,4 +1,4 @@
-"""Replies that are no plain answer: cut off, refused, paused, starved, or with calls that do not count."""
+"""Replies that are not an answer: truncated, refused, paused, starved, or with calls that do not count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CUT = InvalidCall("cut_1", "weather", '{"city": "Pa', (Fault("$", "the call was 
 
 def test_a_call_that_was_cut_off_by_the_limit_never_runs() -> None:
     play = Playbook(weather).starts("hi").asks().replies(reply=Reply(Message("assistant", [CUT]), stop="length"))
-    play.told("weather", "cut off", error=True, ran=False)
+    play.has_result("weather", "cut off", error=True, ran=False)
     play.asks(hearing="Nothing was run").replies(call("weather", city="Paris")).runs("weather")
 
 
@@ -51,7 +51,7 @@ def test_a_refusal_ends_the_run() -> None:
 def test_calls_in_a_refusal_are_not_run_and_their_ids_are_paired() -> None:
     play = Playbook(weather).starts("hi").asks()
     play.replies(call("weather", city="Paris"), call("nope"), stop="refusal")
-    result = play.told("weather", "Not run", ran=False).ends("refused", category="fatal")
+    result = play.has_result("weather", "Not run", ran=False).ends("refused", category="fatal")
     assert len(result.results) == 2
 
 

@@ -1,4 +1,4 @@
-"""Laws of the loop, for any model, any tools and any person in between; and the same run out of a journal."""
+"""Invariants of the loop with random models, tools and approvers, also for a run that is replayed from its journal."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ RESULTS = st.sampled_from(["sunny", "ok", "", "no connection", "word " * 50])
 
 
 class RandomDriver:
-    """Drives a playbook by lots: whatever the machine wants is answered somehow, or the run is broken off."""
+    """Drives a playbook with random inputs: it answers each command in some way, or cancels the run."""
 
     def __init__(self, play: Playbook, draw: Any) -> None:
         self.play = play
@@ -209,7 +209,7 @@ def test_whatever_stands_in_an_input_comes_back_out_of_the_journal(odd: Any) -> 
 
 
 class Anything:
-    """A value of a tool's that no JSON holds."""
+    """A value of a tool that JSON cannot represent."""
 
     def __repr__(self) -> str:
         return "<anything>"

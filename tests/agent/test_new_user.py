@@ -1,4 +1,4 @@
-"""What a new user meets: each habit of other libraries works here, or one line says what to write instead.
+"""Habits from other libraries: each works here, or a message of one line says what to write instead.
 
 Each test has the number of a line of the list of trials. The details are tested where the part is.
 """

@@ -1,4 +1,4 @@
-"""Approvals that outlive the process: a run waits in the journal, somebody answers there, and another goes on."""
+"""Approvals in the journal: a run waits there, a person answers, and another process continues the run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def launcher(tmp_path: Path) -> Launcher:
 
 
 class RestartedAgent:
-    """An agent that parks, made anew for every step as in a new process, and the clock on its wall."""
+    """An agent that defers its approvals. Each step creates it again, as a new process would, with one clock."""
 
     def __init__(self, launcher: Launcher, journal: Journal, first: Any = LAUNCH, **settings: Any) -> None:
         self.launcher = launcher
@@ -354,7 +354,7 @@ def test_nobody_can_answer_while_the_run_is_going_on(launcher: Launcher, journal
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """Ends the process."""
 
 
 class DyingJournal:

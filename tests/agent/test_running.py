@@ -1,4 +1,4 @@
-"""Tools that really run: side by side, in order, within their time, and whatever they do."""
+"""The execution of tools: concurrency, order, timeouts, and exceptions of any kind."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_the_time_of_a_call_begins_when_it_does() -> None:
 
 
 class Hidden(BaseException):
-    """Something that no `except Exception` sees."""
+    """An exception that `except Exception` does not catch."""
 
 
 def _raise(problem: BaseException) -> Any:

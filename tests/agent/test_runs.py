@@ -45,7 +45,7 @@ ERASE = call("erase", path="a")
 
 
 class Recorder:
-    """A hook that only looks."""
+    """A hook that changes nothing."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -160,7 +160,7 @@ def test_a_failing_hook_is_reported_and_never_passed_over(where: str, kind: str,
     result = wait(agent([GREET, "done"], greet, hooks=[hook]).arun("hi", on_event=events.append, check=False))
     assert result.outcome.kind == kind
     if how == "nonsense" and where == "after_tool":
-        return  # whatever it gives is a result
+        return  # every value is a result
     assert "hook_failed" in notices(events)
     assert "hook_failed" in [problem.kind for problem in result.problems]
     if where == "before_tool":
@@ -191,7 +191,7 @@ def test_what_is_no_hook_is_refused() -> None:
 
 
 def test_a_method_that_resembles_one_of_a_hook_is_refused() -> None:
-    """Beside a right one it would never be called, and it may be the one that denies calls."""
+    """Next to a correct method, nobody would notice that it is never called, and it may be what denies calls."""
     for name, meant in (
         ("before_tool_call", "before_tool"),
         ("beforeTool", "before_tool"),
@@ -499,7 +499,7 @@ def test_a_blocking_stream_that_is_left_early() -> None:
         await asyncio.Event().wait()
         return ""
 
-    # The run may be ahead of whoever follows it, so that the second reply has to keep it from its end.
+    # The run may be ahead of its reader, so the second reply delays its end.
     for event in agent([GREET, say_nothing], greet, listeners=[listen]).stream("hi"):
         if isinstance(event, ToolEnded):
             break

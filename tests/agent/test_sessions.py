@@ -1,4 +1,4 @@
-"""Runs in a journal: sessions that go on, runs that are taken up again, and nothing that happens twice."""
+"""Runs in a journal: sessions that continue, runs that are resumed, and side effects that happen once."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from dragoman.types import Message, ToolResult
 
 
 class ProcessKilled(BaseException):
-    """The process is gone."""
+    """Ends the process."""
 
 
 class DyingJournal(MemoryJournal):
-    """A journal whose process ends after so many writes; what was written is there for the next one."""
+    """A journal whose process ends after this number of writes. The next process reads what was written."""
 
     def __init__(self, writes: int) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class DyingJournal(MemoryJournal):
 
 
 class Counter:
-    """Tools that count how often they really did something."""
+    """Tools that record each side effect."""
 
     def __init__(self) -> None:
         self.did: list[str] = []
@@ -72,7 +72,7 @@ class Counter:
 
 
 def choose_reply(request: Any) -> Any:
-    """A model that decides by what it has heard, so that it can be asked again after a crash."""
+    """A model whose reply depends only on the request, so that it can be asked again after a crash."""
     heard = sum(message.role == "tool" for message in request.messages)
     script: list[Any] = [
         calls(call("write", name="a"), call("read", name="b"), call("read", name="c")),
@@ -258,7 +258,7 @@ def test_a_ledger_writes_in_the_order_it_is_told() -> None:
 
 
 class JournalObserver:
-    """Developer's code that looks into the journal whenever it is called."""
+    """Code of the developer that reads the journal when it is called."""
 
     def __init__(self) -> None:
         self.journal = MemoryJournal()
@@ -283,7 +283,7 @@ class JournalObserver:
     ],
 )
 def test_a_reply_is_stored_before_anything_follows_from_it(who: str, kinds: list[str]) -> None:
-    """It shares a commit with the start of its tool. Whatever does not begin with a record has to wait for its own."""
+    """It shares a commit with the start of its tool. A command that does not begin with a record stores it first."""
     observer = JournalObserver()
 
     @dragoman.tool(parallel_safe=True, requires_approval=who == "an approver")
@@ -383,7 +383,7 @@ def look() -> str:
 
 
 def bytes_per_run(path: Path, runs: int) -> float:
-    """What the runs of one session take on the disk, per run."""
+    """Return the size of the runs of one session on the disk, per run."""
     model = ScriptedModel(lambda request: f"Answer {len(request.messages)}: " + "x" * 400, loop=True)
     with SqliteJournal(path) as journal:
         made = Agent(model.endpoint(), connection=Connection(transport=model), journal=journal, system="Be brief.")

@@ -1,4 +1,4 @@
-"""Answers in a form: given through a tool of their own, or as text that is nothing but the JSON."""
+"""Structured answers: through the answer tool, or as a text that contains only the JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Report:
 
 @dataclass
 class Picky:
-    """A class that takes nothing."""
+    """A class that rejects every value."""
 
     city: str
 
@@ -85,7 +85,7 @@ def test_words_are_no_answer_and_the_model_is_told_how_to_give_one() -> None:
 
 def test_a_wrong_answer_may_be_mended_twice() -> None:
     play = Playbook(answer=form(Report)).starts("hi").asks().replies(call("final_answer", answer={"city": 1}))
-    play.told("final_answer", "degrees", error=True, ran=False).asks().replies("Warm.").asks()
+    play.has_result("final_answer", "degrees", error=True, ran=False).asks().replies("Warm.").asks()
     result = play.replies(call("final_answer", answer={})).ends("mistake_limit")
     assert result.data is None
 
@@ -93,8 +93,8 @@ def test_a_wrong_answer_may_be_mended_twice() -> None:
 def test_a_type_that_refuses_its_members_is_told_to_the_model() -> None:
     play = Playbook(weather, answer=form(Picky)).starts("hi").asks()
     play.replies(call("weather", city="Oslo"), call("final_answer", answer={"city": "Paris"}))
-    play.told("final_answer", "never heard of Paris", error=True, ran=False)
-    play.told("weather", "Not run", error=True, ran=False).asks()
+    play.has_result("final_answer", "never heard of Paris", error=True, ran=False)
+    play.has_result("weather", "Not run", error=True, ran=False).asks()
     play.replies(call("final_answer", answer={"city": "Rome"})).asks()
     play.replies(call("final_answer", answer={"city": "Oslo"})).ends("mistake_limit", "never heard of Oslo")
 

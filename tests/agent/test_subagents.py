@@ -1,4 +1,4 @@
-"""Agents as tools of others: never with more rights, from one budget, within the time, and over with their parent."""
+"""Agents as tools of others: with at most the rights, the budget and the deadline of the parent run, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An attempted call never ends a run as its answer: the model is told once, and makes the call or answers in words."""
+"""An attempted call never ends a run as its answer: the model receives one notice, then calls or answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ATTEMPT = 'Sure:\n\n```json\n{"name": "tide", "arguments": {"harbour": "Esbjerg"
 
 
 class HarbourTools:
-    """Records what ran."""
+    """Tools that record their calls."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""The watcher: what counts as going in circles, what does not, and what the model is told."""
+"""Loop detection: what counts as a loop, what does not, and the messages to the model."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from dragoman.types import (
 )
 
 Step = tuple[str, dict[str, object], str]
-"""A tool, its arguments, and what it answers; an answer that begins with `!` is an error."""
+"""A tool, its arguments, and its result. A result that begins with `!` is an error."""
 
 
 class Run:
-    """A run as the watcher sees it. Calls have ids of their own, and blocked ones are not run."""
+    """A run from the view of the watcher. Each call has its own id, and blocked calls do not run."""
 
     def __init__(self, settings: WatchSettings | None = None, tools: Iterable[Tool] = ()) -> None:
         self.watch = Watch(settings) if settings is not None else Watch()
@@ -43,7 +43,7 @@ class Run:
         self._count = 0
 
     def turn(self, *steps: Step, text: str = "") -> str:
-        """One turn: the actions of all verdicts, `-` for none. The calls are judged first and then run, as a batch."""
+        """Execute one turn. Return the actions of its verdicts, `-` for none. All calls are judged before one runs."""
         calls = [self._call(step) for step in steps]
         before = [self.watch.before(call, self._tool(call)) for call in calls]
         said: list[Verdict | None] = list(before)
@@ -61,7 +61,7 @@ class Run:
         return " ".join(verdict.action for verdict in said if verdict is not None) or "-"
 
     def turns(self, *steps: Step) -> list[str]:
-        """One turn for each step; the model says something new in each, so that only the calls can be a loop."""
+        """Execute one turn for each step. The model writes a new text in each, so that only calls can be a loop."""
         return [self.turn(step, text=f"step {number}") for number, step in enumerate(steps)]
 
     def _call(self, step: Step) -> ToolCall:

@@ -1,4 +1,4 @@
-"""Proof of who asks: keys, AWS signatures (judged by botocore), tokens of Google and Microsoft."""
+"""Authentication: keys, AWS signatures (compared with botocore), tokens of Google and Microsoft."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ KEY = "sk-loopback-0123456789"
 
 
 class Clock:
-    """Time that passes only when somebody sleeps."""
+    """A clock that advances only when code sleeps."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -68,7 +68,7 @@ async def listen(client: Client, request: Request = ASKED, **options: Any) -> li
 
 
 def request_events(handler: Any, request: Request = ASKED, whole: bool = False, **given: Any) -> list[Any]:
-    """All events of one request to such a server."""
+    """Return all events of one request to a server with this handler."""
 
     async def scenario() -> list[Any]:
         async with serve(handler) as server:

@@ -1,4 +1,4 @@
-"""Connections: kept, counted, watched, and never used again after anything strange."""
+"""Connections: reuse, limits, timeouts, and the end of a connection after a protocol error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HASTY = Timeouts(connect=5.0, first_byte=0.02, idle=0.02)
 
 
 def fault_of(handler: object, timeouts: Timeouts = QUICK, limits: Limits = SMALL) -> TransportFault:
-    """The fault that one request to such a server ends in."""
+    """Return the fault of one request to a server with this handler."""
 
     async def scenario() -> TransportFault:
         async with serve(handler) as server, transport(limits=limits) as http:  # type: ignore[arg-type]
@@ -175,7 +175,7 @@ def test_a_slow_reader_makes_the_server_wait() -> None:
 
 
 def test_a_kept_connection_that_the_server_closed_is_replaced() -> None:
-    """Fault 57 and its kin: the server hangs up as the second request arrives, and never saw it."""
+    """Fault 57 and similar ones: the server closes the connection before it has read the second request."""
 
     async def scenario() -> tuple[int, int]:
         requests = 0
@@ -187,7 +187,7 @@ def test_a_kept_connection_that_the_server_closed_is_replaced() -> None:
             writer.write(answer())
             await writer.drain()
             if requests == 1:
-                # The second request on this connection is read, and answered by hanging up.
+                # The server reads the second request on this connection, and closes it without an answer.
                 await read_request(reader)
                 return
             await read_request(reader)

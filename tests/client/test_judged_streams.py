@@ -1,4 +1,4 @@
-"""`stream` gives what `ask` gives: the fold of its events is the reply, whatever became of its calls."""
+"""`stream` and `ask` agree: the fold of the events is the reply, for every verdict on its calls."""
 
 from __future__ import annotations
 

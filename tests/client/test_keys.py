@@ -1,4 +1,4 @@
-"""Keys are found where they should be, and shown nowhere; the debug log shows the bytes without them."""
+"""Where keys are found, and that neither messages nor the debug log show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The response parser: any split of the bytes is the same answer, and nothing that is no HTTP gets through."""
+"""The response parser: every split of the bytes gives the same answer, and invalid HTTP is rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proxies: those of the environment, except for this machine, or the one that was asked for."""
+"""Proxies: those of the environment, except for this machine, or the configured one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rate limiter: no window of a minute has more than the limits, and nobody is overtaken."""
+"""The rate limiter: no minute has more than the limits, and requests start in order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMITS: list[dict[str, int]] = [
 
 
 class Clock:
-    """Time that passes only when somebody sleeps."""
+    """A clock that advances only when code sleeps."""
 
     def __init__(self) -> None:
         self.now = 5000.1

@@ -47,7 +47,7 @@ def test_a_trusted_certificate_is_spoken_to_and_the_connection_kept(ours: Path) 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("case", ["unknown_authority", "wrong_name", "no_tls_at_all"])
 def test_a_certificate_that_cannot_be_trusted(case: str, ours: Path, other: Path) -> None:
-    """Fault 3: named as what it is, and not tried again."""
+    """Fault 3: the error names the cause, and the request is not sent again."""
 
     async def scenario() -> list[Any]:
         async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

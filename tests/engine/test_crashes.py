@@ -1,4 +1,4 @@
-"""A worker is killed at every write and step, workers race, the database restarts: nothing is lost, nothing twice."""
+"""Workers are killed at every write and step, workers race, the database restarts: no run is lost or repeated."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_worker_killed_at_any_write_or_step_is_replaced(
 
 
 def kill_workers(url: str, folder: Path, root: Path, stride: int) -> dict[str, bool]:
-    """Run the four sweeps beside each other. Return the cases, and whether the worker of each was killed."""
+    """Run the four sweeps concurrently. Return the cases, and whether the worker of each was killed."""
     sweeps = [
         subprocess.Popen(
             [sys.executable, crash_program.__file__, url, str(folder), kind, moment, str(stride)],
@@ -70,7 +70,7 @@ def kill_workers(url: str, folder: Path, root: Path, stride: int) -> dict[str, b
 
 
 async def take_over(url: str, folder: Path, cases: list[str]) -> None:
-    """One worker with all agents finds what the dead ones left."""
+    """Start one worker with all agents, which continues the runs of the killed ones."""
     engine = PostgresEngine(url)
     async with working(engine, {name: make_agent(folder / name, None) for name in cases}):
         async for status in engine.follow(cases):

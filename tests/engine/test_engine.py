@@ -1,4 +1,4 @@
-"""What every engine does: it executes submitted runs, waits for answers, cancels, and forgets nothing."""
+"""The behaviour of every engine: it executes submitted runs, waits for approvals, cancels, and loses no run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Scenario = Callable[[Engine, "AgentSetup"], Coroutine[Any, Any, None]]
 
 
 class AgentSetup:
-    """An agent with tools, and what they did."""
+    """An agent with tools. `done` lists their side effects."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -457,7 +457,7 @@ def note_execution() -> None:
 
 
 class PickledCode:
-    """What a person who can write the database could store if it were read with pickle."""
+    """A value that runs code if it is read with pickle."""
 
     def __reduce__(self) -> Any:
         return note_execution, ()
@@ -505,7 +505,7 @@ def test_rows_that_name_pickle_run_no_code(postgres: PostgresServer) -> None:
 
 
 def test_a_bug_in_the_execution_of_a_run_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody heard of it: the run stayed in the state `running`, and whoever waited for it waited for ever."""
+    """The run stayed in the state `running`, and `wait` never returned."""
 
     async def fail(*_: object) -> None:
         raise OSError("the disk is gone")
@@ -523,7 +523,7 @@ def test_a_bug_in_the_execution_of_a_run_ends_the_run(tmp_path: Path, monkeypatc
 
 
 def test_a_worker_that_stops_between_two_steps_stores_the_last_reply() -> None:
-    """A rolling update must not make anybody pay twice for a reply."""
+    """After a rolling update, no reply is requested and paid again."""
 
     async def scenario() -> None:
         journal, setup = MemoryJournal(), AgentSetup()

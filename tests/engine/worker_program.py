@@ -19,7 +19,7 @@ from dragoman.types import Request, ToolCall, ToolResult
 
 
 def say(request: Request) -> Any:
-    """The model knows where it is from the results that it sees, so it can be asked again after a crash."""
+    """The model. Its reply depends only on the results in the request, so it can be asked again after a crash."""
     results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
     name = next(message.text for message in request.messages if message.role == "user")
     if len(results) < 3:

@@ -1,4 +1,4 @@
-"""The SDKs of vendors with a repairing HTTP client, blocking and asynchronous, and what each made of a reply."""
+"""The SDKs of vendors with a repairing HTTP client, blocking and asynchronous."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ASKED: Any = [{"role": "user", "content": "Is it warm in Paris?"}]
 
 
 class ReadReply(NamedTuple):
-    """What an SDK made of a reply."""
+    """A reply as an SDK returned it."""
 
     text: str
     calls: list[tuple[str, dict[str, Any]]]

@@ -441,7 +441,7 @@ def test_a_model_that_has_no_native_calls_gets_the_tools_as_text() -> None:
         assert all("tools" not in body and "weather" in str(body["messages"]) for body in upstream.bodies)
 
 
-# ---- what is repaired beside text calls ------------------------------------------------------------------------------
+# ---- repairs in replies without text calls ---------------------------------------------------------------------------
 
 
 def test_an_endpoint_that_refuses_tools_gets_them_as_text_from_then_on() -> None:

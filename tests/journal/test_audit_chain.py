@@ -1,4 +1,4 @@
-"""What was changed, removed, moved or put in is found; so are records that are missing at the end."""
+"""The verification finds records that were changed, removed, moved or added, also at the end of the log."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_any_change_to_the_lines_is_found(written: Path, tmp_path_factory, chang
 
 
 def test_a_record_in_the_middle_is_exchanged_with_its_hash(path: Path) -> None:
-    """Somebody who knows how the hash is made still has to make every later record anew."""
+    """An attacker who knows the hash function has to write every later record again."""
     lines = lines_of(path)
     previous = lines[2][-67:-3].decode()
     lines[3], _ = write_line(4, 1.0, "decision", {"run": "r", "call": "another"}, previous)

@@ -1,4 +1,4 @@
-"""The audit log: what a record looks like, and what becomes of one that cannot be written."""
+"""The audit log: the form of a record, and records that cannot be written."""
 
 from __future__ import annotations
 

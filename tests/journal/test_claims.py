@@ -1,4 +1,4 @@
-"""Fault 46: one run, several who want it. One has it; what the others still have to say is refused."""
+"""Fault 46: several processes claim one run. One of them holds it, and the journal refuses records of the others."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_claim_falls_when_its_time_is_over(tmp_path: Path) -> None:
         with pytest.raises(RunBusy):
             await second.claim("r")
         clock.now += 1
-        # Nobody took it yet, so its owner may still go on.
+        # No other process has claimed it, so its holder may continue.
         await first.append("r", [Entry("input")], token=old)
         clock.now += LEASE_SECONDS
         new = await second.claim("r")
@@ -129,12 +129,12 @@ def test_a_process_is_known_by_more_than_its_number() -> None:
 
 
 def test_claims_are_kept_alive_while_nothing_is_written(tmp_path: Path) -> None:
-    """A tool may run for an hour without a word; its process is still there."""
+    """A tool may run for an hour without a record, while its process is alive."""
     clock, passing = Clock(), Clock(0.0)
     path = tmp_path / "journal.db"
 
     async def scenario(journal: SqliteJournal) -> None:
-        # The servant is driven by hand instead of by a thread.
+        # The test calls the writer itself; no thread does.
         handler = SqliteWriter(Settings(path=path, busy_seconds=1.0, most_bytes=None, clock=clock, monotonic=passing))
         token = await journal.begin("r", None, b"{}")
         handler.serve([Job(lambda _: handler.held.update(r=token), durable=False)])
@@ -175,7 +175,7 @@ def test_another_process_is_named_and_its_death_frees_the_run(holder: subprocess
             asyncio.run(journal.claim("r"))
         holder.send_signal(signal.SIGKILL)
         if sys.platform == "linux":
-            # Dead, but not yet buried by its parent: that is gone as well.
+            # A zombie process counts as ended.
             os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
             assert asyncio.run(journal.claim("r")) == 3
         holder.wait()

@@ -1,4 +1,4 @@
-"""Fault 45: a flipped bit or a missing record is found and the run refused; a torn tail costs only what was torn."""
+"""Fault 45: after a flipped bit or a missing record the run is refused; an incomplete tail loses only that tail."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read(path: Path, run_id: str = "r") -> list[Record]:
 
 
 def tamper(path: Path, *statements: str) -> None:
-    """Change the file behind the journal's back, past the triggers."""
+    """Change the file without the journal and its triggers."""
     with closing(sqlite3.connect(path)) as connection:
         triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for name, _ in triggers:

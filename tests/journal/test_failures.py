@@ -1,4 +1,4 @@
-"""Fault 45, the disk: full, read-only, locked, broken, or not ours. Each ends in words and a next step."""
+"""Fault 45, the disk: full, read-only, locked, broken, or of another user. Each error names the next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocol, on every journal there is."""
+"""The protocol `Journal`, with every implementation."""
 
 from __future__ import annotations
 

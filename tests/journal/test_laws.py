@@ -1,4 +1,4 @@
-"""What holds for all runs: append and read are inverse, runs do not touch, forks are prefixes, both journals agree."""
+"""Invariants: append and read are inverse, runs are independent, forks are prefixes, implementations agree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TURNS = st.lists(st.integers(0, 2), min_size=1, max_size=4)
 
 
 def journals(folder: str) -> tuple[MemoryJournal, SqliteJournal]:
-    """One of each, with the same clock and the same names for forks."""
+    """Return one journal of each kind, with the same clock and the same ids."""
     ids = [itertools.count(), itertools.count()]
     makers = [lambda: f"fork-{next(ids[0])}", lambda: f"fork-{next(ids[1])}"]
     clock = Clock()

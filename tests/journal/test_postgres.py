@@ -1,4 +1,4 @@
-"""The journal in Postgres: what only a server and many machines can do to it."""
+"""The journal in Postgres: faults of a server, and several machines."""
 
 from __future__ import annotations
 

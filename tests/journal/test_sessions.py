@@ -1,4 +1,4 @@
-"""Sessions as an agent uses them: they go on, they are forked, and one run is never resumed twice at a time."""
+"""Sessions of an agent: they continue, they are forked, and two processes never resume one run at the same time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dragoman.types import ToolResult
 
 
 class SingleToolAgent:
-    """An agent with one tool that must not run twice, and a model that calls it and then says that it is done."""
+    """An agent with one tool that must not run twice, and a scripted model."""
 
     def __init__(self, journal: Any, *replies: Any) -> None:
         self.done: list[str] = []
@@ -33,12 +33,12 @@ class SingleToolAgent:
         self.agent = Agent(self.model.endpoint(), [do], journal=journal, connection=Connection(transport=self.model))
 
     def texts(self) -> list[str]:
-        """What the user and the model had said when the model was last asked."""
+        """Return the texts of the user and the model in the last request."""
         messages = self.model.requests[-1].messages
         return [message.text for message in messages if message.role in ("user", "assistant") and message.text]
 
     def results(self) -> list[str]:
-        """The results in that request."""
+        """Return the results in the last request."""
         parts = [part for message in self.model.requests[-1].messages for part in message.parts]
         return [str(part.content) for part in parts if isinstance(part, ToolResult)]
 
@@ -89,7 +89,7 @@ def test_a_fork_may_be_asked_something_else(journal: Journal) -> None:
 
 
 class InterposedJournal:
-    """A journal that lets something happen just before it is claimed for the first time."""
+    """A journal that calls a function directly before the first claim."""
 
     def __init__(self, journal: Journal, happens: Callable[[], Any]) -> None:
         self._journal = journal
@@ -106,7 +106,7 @@ class InterposedJournal:
 
 
 async def interrupt_run(journal: Journal) -> None:
-    """A run whose process went away when its call was planned and had not been started."""
+    """Record a run whose process ended after a call was planned and before it started."""
     is_blocked = asyncio.Event()
 
     class BlockingJournal:

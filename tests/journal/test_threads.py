@@ -1,4 +1,4 @@
-"""Many runs share a commit, no loop waits for the disk, and nothing is left behind."""
+"""The threads of the journal: runs share a commit, no event loop waits for the disk, and the threads end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def threads() -> list[threading.Thread]:
 
 @contextmanager
 def stopped(journal: SqliteJournal) -> Iterator[None]:
-    """The writer's thread stands still inside, with its queue open. To be used in a running loop."""
+    """Block the thread of the writer, while its queue accepts jobs. Use it in a running loop."""
     reached, go = threading.Event(), threading.Event()
 
     def wait(_: object) -> None:
@@ -38,7 +38,7 @@ def stopped(journal: SqliteJournal) -> Iterator[None]:
 
 
 async def reached_the_queue() -> None:
-    """Let every task that is ready run up to the place where it waits."""
+    """Let every task that is ready run until it waits."""
     for _ in range(3):
         await asyncio.sleep(0)
 
@@ -75,7 +75,7 @@ def test_two_hundred_appends_at_once_share_a_commit(sqlite: SqliteJournal, monke
 
 
 def test_a_cancelled_append_is_written_all_the_same(sqlite: SqliteJournal) -> None:
-    """Fault 43: whoever is cancelled during a write leaves a whole run behind."""
+    """Fault 43: a task that is cancelled during a write leaves a consistent run."""
 
     async def scenario() -> None:
         token = await sqlite.begin("r", None, b"{}")

@@ -1,4 +1,4 @@
-"""Schemas that make a validator work: what it would visit is counted first, and too much is refused with a reason."""
+"""Expensive schemas: the work of a validator is counted in advance, and too much is refused with a reason."""
 
 from __future__ import annotations
 

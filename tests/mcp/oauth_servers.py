@@ -1,4 +1,4 @@
-"""An MCP server behind OAuth, and its authorization server, from a script: two servers at loopback, and a browser."""
+"""A scripted MCP server with OAuth, its authorization server, and a browser, all on the loopback."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WELL_KNOWN = "/.well-known/"
 
 
 class OAuthServers:
-    """What both servers do, and what they were asked. A test changes fields to make them misbehave."""
+    """The behaviour of both servers, and the requests to them. A test changes fields to make them misbehave."""
 
     def __init__(self) -> None:
         self.mcp = Script(self.guard)

@@ -1,4 +1,4 @@
-"""What servers say of their tools: names, words and schemas of strangers (threats 5, 6 and 18)."""
+"""Untrusted definitions of tools: names, descriptions and schemas (threats 5, 6 and 18)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that fail in every way (fault 59): the model gets an error, the others go on, and nothing is left behind."""
+"""Servers that fail (fault 59): the model gets an error, the other servers work, and no process is left."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_server_that_hangs_in_its_greeting_is_given_up_after_its_time() -> Non
 
 def test_a_server_that_ends_when_it_is_asked_what_it_does_not_know_is_greeted_in_the_older_way() -> None:
     with open_toolbox(faulty("dies when asked")) as toolbox:
-        # It dies at each of our first questions, and lives once it is only greeted.
+        # It exits at each of the first requests. It stays alive if it receives only the handshake.
         assert toolbox.versions == {"echo": "2025-06-18"}
         assert call(toolbox, "echo", text="hello").is_error is False
 

@@ -1,4 +1,4 @@
-"""Streamable HTTP with a server that answers from a script: sessions, streams, and answers that are wrong."""
+"""Streamable HTTP with a scripted server: sessions, streams, and wrong answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Respond = Callable[[str, dict[str, Any], dict[str, str]], Reply | None]
 
 
 class Script:
-    """What the server does: the usual, unless `respond` knows better. It remembers what it was asked."""
+    """A scripted server. It answers as usual unless `respond` returns an answer, and records the requests."""
 
     def __init__(self, respond: Respond | None = None) -> None:
         self.respond = respond

@@ -1,4 +1,4 @@
-"""OAuth: a login needs consent, tokens are refreshed and stay where they belong, and every lie of a server ends it."""
+"""OAuth: a login needs consent, tokens are refreshed and go only to their server, and a false answer ends the login."""
 
 from __future__ import annotations
 

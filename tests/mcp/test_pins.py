@@ -1,4 +1,4 @@
-"""Pins: a definition that changes is off until a person approves it (threat 18)."""
+"""Pins: a tool whose definition changes is disabled until a person approves it (threat 18)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_threat_18_a_server_that_changed_between_two_runs(tmp_path: Path) -> Non
     with open_toolbox(faulty("pulls the rug"), pins=path) as toolbox:
         call(toolbox, "echo", text="one")
         call(toolbox, "echo", text="two")
-    # The program is the same, and says the first definition again when it is started anew; so another is written down.
+    # The restarted program returns its first definition again, so the test stores another one.
     (pin, _) = list_pins(path)
     assert pin.pending is not None
     approve_pin(path, "echo/echo", digest=pin.pending.digest)

@@ -81,7 +81,7 @@ def test_prompts_are_listed_and_filled_and_count_as_untrusted(toolbox: Toolbox) 
 
 
 class Person:
-    """Answers questions in order, and remembers them."""
+    """Answers questions in order, and records them."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)

@@ -1,4 +1,4 @@
-"""Servers as users write them down."""
+"""Servers in the configuration of users."""
 
 from __future__ import annotations
 

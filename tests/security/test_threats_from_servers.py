@@ -1,5 +1,5 @@
-"""Threats 15, 18 and 27: servers of MCP that look around, change their minds, take names, write to the model, or want
-a login."""
+"""Threats 15, 18 and 27: MCP servers that read the environment, change their tools, take names of other tools, write to
+the model, or demand a login."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EMPTY = {"type": "object", "properties": {}}
 
 
 class HostileServer:
-    """A hostile server: the file with its tools, and what it was called with."""
+    """A hostile server: the file with its tools, and the calls that it received."""
 
     def __init__(self, folder: Path) -> None:
         self.definitions = folder / "tools.json"

@@ -1,4 +1,4 @@
-"""Threat 16: an approval that is used for something else than what was shown, twice, too late, or by somebody else."""
+"""Threat 16: an approval that is used for another call than the one shown, twice, too late, or by another run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dragoman.types import Operand, Request
 
 
 class Guard:
-    """Approves the first question, does something behind the back of the run, and denies whatever comes after."""
+    """Approves the first request, calls a function that changes something, and denies every later request."""
 
     def __init__(self, meanwhile: Any) -> None:
         self.asked: list[ApprovalRequest] = []
@@ -44,7 +44,7 @@ def test_threat_16_a_script_that_is_rewritten_while_somebody_decides_is_not_run(
         [call("bash", command="sh job.sh"), "done"], builtin.Bash, workspace=str(tmp_path), approve=guard
     )
     assert not (tmp_path / "PWNED").exists() and outcome.ran == []
-    assert len(guard.asked) == 2, "what it is now is asked about anew"
+    assert len(guard.asked) == 2, "the changed call needs another approval"
     assert guard.asked[0].digest != guard.asked[1].digest
     assert outcome.told == ["Denied by the user."]
 
@@ -127,7 +127,7 @@ def test_threat_16_arguments_that_an_approver_edits_are_decided_on_again(tmp_pat
 
 
 class RestartedAgent:
-    """An agent that parks what it has to ask, made anew for every step as in a new process."""
+    """An agent that defers its approvals. Each step creates it again, as a new process would."""
 
     def __init__(self, folder: Path) -> None:
         self.journal = SqliteJournal(folder / "journal.db")
@@ -221,11 +221,11 @@ def test_threat_16_two_workers_with_one_approval_run_the_call_once(setup: Restar
 
 
 class ProcessKilled(BaseException):
-    """The end of a process, in the middle of something."""
+    """Ends the process."""
 
 
 class InterruptedPayments:
-    """Pays out, breaks off before the model is asked for the last time, and goes on under other settings."""
+    """A run that is interrupted before its last request, and resumed with other settings."""
 
     def __init__(self) -> None:
         self.paid: list[int] = []
@@ -277,7 +277,7 @@ def test_threat_16_what_the_model_was_told_is_denied_is_not_run_later() -> None:
     payments.run_interrupted(FIVE, TWO)
     told = payments.resume(allow=["pay"])
     assert told[0].startswith("Denied by policy: it was denied when the run came to it")
-    assert payments.paid == [2], "of this one nobody had heard yet, so it is decided on anew"
+    assert payments.paid == [2], "there was no decision about this one before, so it is decided now"
 
 
 @pytest.mark.parametrize("replies", [(FIVE, TWO), (BOTH,)], ids=["one after the other", "in one reply"])

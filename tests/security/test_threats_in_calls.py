@@ -16,7 +16,7 @@ from dragoman.types import ToolCall
 
 
 class PaymentTool:
-    """Keeps what it was really called with."""
+    """A tool that records the arguments of each run."""
 
     def __init__(self, **options: Any) -> None:
         self.paid: list[dict[str, Any]] = []

@@ -175,7 +175,7 @@ def test_threat_14_no_length_and_no_disguise_turns_a_denial_into_less(mode: Any,
 
 
 def repository(folder: Path, setting: str) -> Path:
-    """A repository that comes with settings of its own, as out of an archive."""
+    """A repository with its own settings, such as one from an archive."""
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     with (folder / ".git" / "config").open("a", encoding="utf-8") as file:
         file.write(setting)

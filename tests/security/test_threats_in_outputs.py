@@ -100,7 +100,7 @@ def test_threat_10_a_generator_that_never_ends_is_cut() -> None:
 
     @dragoman.tool
     def feed() -> Any:
-        """Goes on and on; for the sake of this test, not for ever."""
+        """Print without end; in this test, up to a limit."""
         nonlocal drawn
         while drawn < 30_000:
             drawn += 1
@@ -179,7 +179,7 @@ def test_threat_11_no_log_event_question_or_record_holds_a_secret(tmp_path: Path
     }
     for where, text in shown.items():
         assert text and TOKEN not in text and REGISTERED not in text, where
-    assert seen[0].hidden == ("token", "note"), "whoever is asked is told where something was hidden"
+    assert seen[0].hidden == ("token", "note"), "the approver learns which arguments contained secrets"
     assert seen[0].call.arguments["token"] == TOKEN, "what runs is what the model wrote"
 
 

@@ -1,4 +1,4 @@
-"""Threat 17: a project that brings settings of its own. It may tighten, and nothing else."""
+"""Threat 17: settings of a project. They may only make the rules stricter."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def test_threat_23_the_core_needs_three_packages_and_no_more() -> None:
 
 def test_threat_23_the_wheel_holds_the_package_alone_and_nothing_that_runs_by_itself() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
-    assert build["wheel"] == {"packages": ["src/dragoman"]}, "no data beside the package, no hooks of the build"
+    assert build["wheel"] == {"packages": ["src/dragoman"]}, "no data outside the package, and no build hooks"
     inside = [path for path in (ROOT / "src" / "dragoman").rglob("*") if path.is_file()]
     kept = [path for path in inside if not any(part.startswith((".", "__pycache__")) for part in path.parts[-4:])]
     # Files for a browser, which Python never runs, are in folders of the server.

@@ -29,7 +29,7 @@ CALL = (
 
 
 class Peer:
-    """A server that answers every request with the same bytes, and keeps what it was sent."""
+    """A server that answers every request with the same bytes, and records the requests."""
 
     def __init__(self, answer: Callable[[], bytes]) -> None:
         self.heads: list[str] = []

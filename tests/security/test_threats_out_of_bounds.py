@@ -23,7 +23,7 @@ FILES = (builtin.Read, builtin.Write, builtin.Edit, builtin.Glob, builtin.Grep, 
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A file beside the workspace that nobody may see or change."""
+    """A file outside the workspace, which no tool may read or change."""
     (tmp_path / "work").mkdir()
     (tmp_path / "beside").mkdir()
     path = tmp_path / "beside" / "private.txt"
@@ -152,7 +152,7 @@ def test_threat_12_somebody_may_still_allow_a_secret_of_the_home_folder(home: Pa
 
 
 class Metadata:
-    """A server on the loopback that counts who comes."""
+    """A server on the loopback that counts its requests."""
 
     def __init__(self) -> None:
         self.visits = 0
@@ -257,7 +257,7 @@ def test_threat_13_a_redirect_to_an_inner_address_is_not_followed() -> None:
 
 
 class Outbox:
-    """A fake web: what leaves is kept."""
+    """A fake web that records every request."""
 
     def __init__(self) -> None:
         self.hosts: list[str] = []

@@ -1,4 +1,4 @@
-"""Events of runs as a driver tells them, for listeners to hear."""
+"""Events of runs in the order of a driver, for tests of listeners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log: one line per event, bounded, without secrets, and never in a run's way."""
+"""The log: one line per event, of limited size, without secrets. A failure of it stops no run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans by the GenAI conventions: which there are, below which, and what is written on them."""
+"""Spans of the GenAI conventions: their names, parents and attributes."""
 
 from __future__ import annotations
 

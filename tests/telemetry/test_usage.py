@@ -1,4 +1,4 @@
-"""What was used is counted for the model that used it."""
+"""Usage is counted by model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording holds no secret, replays what was answered, and a miss says what is different."""
+"""Recordings contain no secret, replay the answers, and a request without a recording names the difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scripted model answers like a real one, on every wire, and says loudly when the script is at its end."""
+"""A scripted model replies on every wire, and raises an error after the last reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The upstream plays a script over real sockets and breaks in exactly the ways that were listed."""
+"""The upstream sends scripted replies and the listed faults over real sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a tool gives back or raises, its call gets one result, and nothing escapes."""
+"""Every return value and every exception of a tool becomes one result."""
 
 from __future__ import annotations
 

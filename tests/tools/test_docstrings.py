@@ -1,4 +1,4 @@
-"""What the model is told comes from the docstring, in any of the usual styles."""
+"""The description of a tool comes from its docstring, in any of the usual styles."""
 
 from __future__ import annotations
 

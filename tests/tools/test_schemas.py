@@ -1,4 +1,4 @@
-"""Schemas from annotations, and what is refused with a word on how to go on."""
+"""Schemas from annotations, and annotations that are refused with a next step."""
 
 from __future__ import annotations
 
