@@ -192,7 +192,7 @@ def test_after_three_turns_in_a_row_without_a_good_call_the_run_ends() -> None:
     assert result.turns == 3
 
 
-def test_mistakes_are_counted_once_per_turn_and_a_call_that_runs_begins_anew() -> None:
+def test_mistakes_are_counted_once_per_turn_and_a_call_that_runs_resets_the_count() -> None:
     play = Playbook(weather).starts("hi").asks().replies(call("n1"), call("n2"), call("n3"), call("n4"))
     play.asks().replies(call("n5")).asks().replies(call("n6"), call("weather", city="Paris")).runs("weather")
     play.answers("sunny").asks().replies(call("n7")).asks().replies(call("n8")).asks().replies("Sorry").ends("answered")

@@ -62,7 +62,7 @@ def test_turns_without_any_progress_end_the_run() -> None:
     play.notices("no_progress").ends("looping", "no progress: 3 turns in a row")
 
 
-def test_new_words_are_progress() -> None:
+def test_new_text_is_progress() -> None:
     play = Playbook(weather, watch=WatchSettings(repeats=None), limits=Limits(turns=5)).starts("hi")
     for number in range(5):
         play.asks().replies(f"Step {number}.", PARIS).runs("weather").answers("sunny")

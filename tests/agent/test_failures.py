@@ -150,7 +150,7 @@ def test_the_lesson_in_the_body_counts_as_well() -> None:
     play.learns(native=False).asks(mode="text")
 
 
-def test_words_that_nobody_knows_are_tried_once_and_remembered_only_when_it_worked() -> None:
+def test_an_unknown_message_leads_to_one_attempt_and_to_a_fact_only_if_it_succeeds() -> None:
     strange = ("bad_request", "functions: extra inputs are not permitted", 422)
     play = Playbook(weather).starts("hi").asks(mode="native").fails(*strange).notices("tools_rejected")
     play.asks(mode="text").replies("Hello").learns(native=False).ends("answered")
@@ -218,7 +218,7 @@ def test_an_agent_keeps_what_it_learned_of_the_messages() -> None:
     assert roles == [["system", "user"], ["user"], ["user"]]
 
 
-def test_a_run_that_is_brought_back_after_its_agent_has_learned_goes_on_where_it_was() -> None:
+def test_a_run_that_is_resumed_after_its_agent_has_learned_a_fact_continues() -> None:
     """The failure that taught the lesson stands in the journal; the agent that reads it knows the lesson already."""
     from dragoman.agent.resume import restore
 
@@ -236,7 +236,7 @@ SECOND = scripted_endpoint(model="second", base_url="http://second.invalid/v1")
 THIRD = scripted_endpoint(native=False, model="third", base_url="http://third.invalid/v1")
 
 
-def test_the_next_model_goes_on_where_one_fails() -> None:
+def test_the_next_model_continues_after_a_failure() -> None:
     play = Playbook(weather, fallbacks=(SECOND, THIRD), limits=Limits(turns=3)).starts("hi").asks(model="scripted")
     play.fails("overloaded", "busy", 529).notices("model_replaced", "scripted failed (busy); second replaces it")
     play.asks(model="second", mode="native").replies(call("weather", city="Paris")).runs("weather").answers("sunny")
@@ -247,7 +247,7 @@ def test_the_next_model_goes_on_where_one_fails() -> None:
 
 
 @pytest.mark.parametrize("kind", ["unauthorized", "bad_request", "insecure"])
-def test_what_another_model_cannot_mend_is_not_tried_with_it(kind: Any) -> None:
+def test_a_failure_that_another_model_does_not_help_is_not_retried_with_it(kind: Any) -> None:
     Playbook(fallbacks=(SECOND,)).starts("hi").asks().fails(kind, "no").ends(
         "unauthorized" if kind == "unauthorized" else "provider_failed"
     )

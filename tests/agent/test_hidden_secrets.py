@@ -137,7 +137,7 @@ def test_the_caller_may_let_the_model_see_everything() -> None:
     assert result.results[0].content == FILE
 
 
-def test_keys_of_providers_and_of_the_environment_are_known_without_being_told() -> None:
+def test_keys_of_providers_and_of_the_environment_are_known_without_registration() -> None:
     key, other = "k3y-0f-the-provider-itself", "v4lue-of-a-variable"
 
     @dragoman.tool
@@ -240,7 +240,7 @@ def redact_all(pieces: list[str]) -> list[Any]:
 
 
 @given(st.lists(st.text(alphabet="ab c.\n", min_size=1, max_size=9), max_size=20))
-def test_words_without_secrets_are_told_as_they_came(pieces: list[str]) -> None:
+def test_text_without_secrets_is_unchanged(pieces: list[str]) -> None:
     assert "".join(event.text for event in redact_all(pieces)) == "".join(pieces)
 
 

@@ -215,7 +215,7 @@ class Anything:
         return "<anything>"
 
 
-def test_data_that_no_json_holds_is_kept_in_words() -> None:
+def test_data_that_json_cannot_represent_is_stored_as_text() -> None:
     loop: list[Any] = []
     loop.append(loop)
     for data in (Anything(), {1, 2}, b"\xff", loop, {("a", "b"): Anything()}, float("nan")):

@@ -33,7 +33,7 @@ def test_a_call_is_run_and_its_result_asked_with() -> None:
     assert [each.name for each in result.calls] == ["weather"]
 
 
-def test_whoever_watches_hears_of_every_request_and_every_call() -> None:
+def test_listeners_receive_events_for_every_request_and_every_call() -> None:
     play = Playbook(weather).starts("hi").asks().replies(call("weather", city="Paris")).runs("weather").answers("sunny")
     play.asks().replies("done").ends("answered")
     told = [type(event) for event in play.events]
@@ -114,7 +114,7 @@ def test_a_marked_tool_needs_an_approver() -> None:
     play.asks().replies("Deleted.").ends("answered")
 
 
-def test_without_an_approver_it_is_denied_and_told_so() -> None:
+def test_without_an_approver_the_call_is_denied_and_the_model_learns_it() -> None:
     play = Playbook(delete).starts("hi").asks().replies(call("delete", path="a"))
     play.has_result("delete", "needs approval, and nobody is there to give it", error=True, ran=False)
     play.asks().replies("I could not.").ends("answered")
@@ -340,20 +340,20 @@ def test_a_hook_may_stop_the_run_and_every_call_is_answered() -> None:
 # ---- steering --------------------------------------------------------------------------------------------------------
 
 
-def test_a_word_put_in_is_heard_with_the_next_request() -> None:
+def test_a_message_during_the_run_is_part_of_the_next_request() -> None:
     play = Playbook(weather).starts("hi").asks().replies(call("weather", city="Paris")).runs("weather")
     play.steers("in Celsius").steers("and briefly").answers("sunny").asks(hearing="and briefly")
     result = play.replies("20 degrees").ends("answered")
     assert [message.role for message in result.messages] == ["user", "assistant", "tool", "user", "user", "assistant"]
 
 
-def test_a_word_put_in_while_the_model_was_about_to_finish_makes_it_go_on() -> None:
+def test_a_message_during_the_last_reply_continues_the_run() -> None:
     play = Playbook(weather).starts("hi").asks().steers("wait").replies("Hello")
     result = play.asks(hearing="wait").replies("What?").ends("answered", text="What?")
     assert [words_of(message) for message in result.messages] == ["hi", "Hello", "wait", "What?"]
 
 
-def test_a_word_that_nobody_heard_is_reported() -> None:
+def test_a_message_that_the_model_did_not_receive_is_reported() -> None:
     play = Playbook(limits=Limits(turns=1)).starts("hi").asks().steers("wait").replies("Hello")
     result = play.ends("turn_limit", text="Hello")
     assert [(each.kind, "wait" in each.message) for each in result.problems] == [("unheard", True)]
@@ -362,7 +362,7 @@ def test_a_word_that_nobody_heard_is_reported() -> None:
 # ---- results ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_error_goes_to_the_model_and_the_run_goes_on() -> None:
+def test_an_error_goes_to_the_model_and_the_run_continues() -> None:
     play = Playbook(weather).starts("hi").asks().replies(call("weather", city="Paris")).runs("weather")
     play.answers("no connection", error=True).has_result("weather", "no connection", error=True, ran=True)
     play.asks(hearing="no connection").replies("It failed.").ends("answered")

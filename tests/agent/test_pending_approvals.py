@@ -94,7 +94,7 @@ def tools_of(setup: RestartedAgent) -> list[Tool]:
     return [dragoman.toolset.as_tool(tool) for tool in setup.tools]
 
 
-def test_a_run_waits_and_goes_on_when_somebody_has_approved(launcher: Launcher, journal: Journal) -> None:
+def test_a_run_waits_and_continues_after_an_approval(launcher: Launcher, journal: Journal) -> None:
     setup = RestartedAgent(launcher, journal)
 
     async def scenario() -> None:
@@ -122,7 +122,7 @@ def test_a_run_waits_and_goes_on_when_somebody_has_approved(launcher: Launcher, 
     wait(scenario())
 
 
-def test_a_denial_and_an_answer_are_told_to_the_model(launcher: Launcher, journal: Journal) -> None:
+def test_a_denial_and_an_answer_in_place_of_the_tool_reach_the_model(launcher: Launcher, journal: Journal) -> None:
     setup = RestartedAgent(launcher, journal)
 
     async def scenario() -> str:
@@ -173,7 +173,7 @@ def test_an_approver_may_pass_the_question_on(launcher: Launcher, journal: Journ
     assert len(launcher.ran) == 1
 
 
-def test_somebody_who_is_there_when_it_goes_on_is_asked_himself(launcher: Launcher, journal: Journal) -> None:
+def test_an_approver_of_the_resumed_run_is_asked(launcher: Launcher, journal: Journal) -> None:
     setup = RestartedAgent(launcher, journal)
 
     async def scenario() -> None:
@@ -254,7 +254,7 @@ def test_49_a_denial_holds_whatever_has_changed_since(
     assert launcher.ran == []
 
 
-def test_49_a_late_answer_a_second_one_and_one_behind_the_end_are_refused(launcher: Launcher, journal: Journal) -> None:
+def test_49_a_late_answer_a_second_one_and_one_after_the_end_are_refused(launcher: Launcher, journal: Journal) -> None:
     setup = RestartedAgent(launcher, journal)
 
     async def refused(pending: ApprovalRequest, words: str) -> None:

@@ -52,7 +52,7 @@ def test_blocking_tools_run_at_the_same_time_too() -> None:
     assert [each.content for each in result.results] == ["a", "b"]
 
 
-def test_results_keep_the_order_of_the_calls_whoever_is_first() -> None:
+def test_results_keep_the_order_of_the_calls() -> None:
     second_done = asyncio.Event()
 
     @dragoman.tool(parallel_safe=True)
@@ -134,7 +134,7 @@ def test_a_tool_that_takes_too_long_is_cancelled() -> None:
     assert "outcome is unknown" in str(result.results[0].content)
 
 
-def test_a_blocking_tool_that_takes_too_long_is_left_behind_and_reported() -> None:
+def test_a_blocking_tool_that_takes_too_long_is_abandoned_and_reported() -> None:
     release = threading.Event()
     was_told = threading.Event()
 
@@ -270,7 +270,7 @@ def test_whatever_a_tool_raises_is_an_error_for_the_model(problem: BaseException
     assert result.results[0].is_error
 
 
-def test_a_tool_that_cancels_itself_harms_nobody() -> None:
+def test_a_tool_that_cancels_itself_affects_no_other_call() -> None:
     @dragoman.tool
     async def quit_() -> str:
         raise asyncio.CancelledError
@@ -322,7 +322,7 @@ def test_whatever_a_tool_gives_becomes_a_result(name: str, journal: bool) -> Non
     shown.encode()
 
 
-def test_an_error_is_told_and_a_hopeless_one_ends_the_run() -> None:
+def test_an_error_is_a_result_and_one_without_retry_ends_the_run() -> None:
     @dragoman.tool
     def fetch(retry: bool) -> Any:
         return Error("no connection", retryable=retry)
@@ -359,7 +359,7 @@ def test_halt_stops_the_run_and_its_siblings() -> None:
     assert [each.call_id for each in result.results] == [each.id for each in result.calls]
 
 
-def test_data_for_the_caller_stands_beside_the_text() -> None:
+def test_a_result_has_data_for_the_caller_and_text_for_the_model() -> None:
     @dragoman.tool
     def measure() -> Any:
         return Ok("warm", data={"degrees": 20})
@@ -380,7 +380,7 @@ def test_parts_are_shown_as_parts() -> None:
 # ---- its surroundings ------------------------------------------------------------------------------------------------
 
 
-def test_progress_is_told_as_it_happens() -> None:
+def test_progress_is_reported_at_once() -> None:
     @dragoman.tool
     def copy(context: ToolContext) -> str:
         context.progress("half", 0.5)
@@ -457,7 +457,7 @@ def test_tools_see_the_context_variables_of_the_caller() -> None:
     assert [each.content for each in wait(script()).results] == ["42", "42"]
 
 
-def test_arguments_that_the_types_refuse_are_told_and_nothing_runs() -> None:
+def test_arguments_that_do_not_fit_the_types_are_an_error_and_nothing_runs() -> None:
     from datetime import date
 
     ran: list[Any] = []

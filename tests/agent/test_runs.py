@@ -271,7 +271,7 @@ def test_nobody_to_ask_is_a_denial() -> None:
 # ---- listeners -------------------------------------------------------------------------------------------------------
 
 
-def test_a_failing_listener_harms_neither_the_run_nor_the_others() -> None:
+def test_a_failing_listener_affects_neither_the_run_nor_other_listeners() -> None:
     heard: list[str] = []
 
     def fail(event: RunEvent) -> None:
@@ -305,7 +305,7 @@ def test_the_events_of_a_run_in_their_order() -> None:
     ]
 
 
-def test_a_tool_may_give_the_final_answer_and_nothing_runs_behind_it() -> None:
+def test_a_tool_may_give_the_final_answer_and_no_call_runs_after_it() -> None:
     from dragoman.builtin import Finish
     from dragoman.testing import calls
 
@@ -345,7 +345,7 @@ def test_a_run_can_be_steered_while_a_tool_works() -> None:
     assert result.outcome.kind == "answered"
 
 
-def test_words_put_in_before_the_run_began_are_heard() -> None:
+def test_messages_from_before_the_start_reach_the_model() -> None:
     model = ScriptedModel(["done", "in French"])
     run = Agent(model.endpoint(), connection=Connection(transport=model)).start("hi")
     run.steer("in French")
@@ -381,7 +381,7 @@ def test_a_run_can_be_cancelled_while_a_tool_works() -> None:
     check_conversation(result.messages)
 
 
-def test_a_run_can_be_cancelled_while_the_model_speaks_and_keeps_what_it_said() -> None:
+def test_a_run_can_be_cancelled_during_a_reply_and_keeps_its_text() -> None:
     async def script() -> Any:
         frames = write_stream(Reply(Message("assistant", [Text("Once upon a time")])), "openai_chat", deltas=4)
         half = Answer(200, {"content-type": "text/event-stream"}, pieces=frames[:3], stalls=True)
@@ -406,7 +406,7 @@ def test_a_run_that_was_cancelled_before_it_began_asks_nothing() -> None:
     assert model.requests == []
 
 
-def test_cancelling_in_the_last_moment_does_not_hit_whoever_waits() -> None:
+def test_a_late_cancellation_does_not_reach_the_code_that_waits() -> None:
     async def script() -> Any:
         run: Any = None
 
@@ -423,7 +423,7 @@ def test_cancelling_in_the_last_moment_does_not_hit_whoever_waits() -> None:
     assert wait(script()).outcome.kind in ("answered", "cancelled")
 
 
-def test_cancelling_the_task_ends_the_run_cleanly_and_goes_on() -> None:
+def test_cancelling_the_task_ends_the_run_and_raises() -> None:
     async def script() -> list[RunEvent]:
         begun = asyncio.Event()
         events: list[RunEvent] = []

@@ -119,7 +119,7 @@ def test_a_run_that_is_over_only_gives_its_result_again() -> None:
     assert len(model.requests) == asked
 
 
-def test_a_session_goes_on_where_it_was() -> None:
+def test_a_session_continues_its_conversation() -> None:
     model = ScriptedModel(["Hello Ann.", "You are Ann."])
     made = Agent(model.endpoint(), connection=Connection(transport=model), journal=MemoryJournal(), system="Be brief.")
     wait(made.arun("I am Ann.", session="one"))
@@ -141,7 +141,7 @@ def test_sessions_do_not_mix() -> None:
     assert len(wait(made.arun("I am Bob.", session="two")).messages) == 2
 
 
-def test_a_session_whose_last_run_broke_off_goes_on_with_every_call_answered() -> None:
+def test_a_session_with_an_interrupted_run_continues_with_a_result_for_every_call() -> None:
     journal = DyingJournal(1)
     counter = Counter()
     model = ScriptedModel([call("write", name="a"), "done"])
@@ -217,7 +217,7 @@ def test_time_in_which_nobody_ran_it_does_not_count() -> None:
     assert wait(made.aresume("run_a")).outcome.kind == "answered"
 
 
-def test_what_the_model_was_told_is_marked_as_delivered() -> None:
+def test_results_that_the_model_received_are_marked_as_delivered() -> None:
     journal = MemoryJournal()
     counter = Counter()
     model = ScriptedModel(choose_reply, loop=True)
@@ -242,7 +242,7 @@ def test_what_the_model_was_told_is_marked_as_delivered() -> None:
         assert steps == ["reply", "started", "finished", "delivered"]
 
 
-def test_a_ledger_writes_in_the_order_it_is_told() -> None:
+def test_the_journal_of_a_run_writes_records_in_order() -> None:
     async def script() -> list[str]:
         journal = MemoryJournal()
         token = await journal.begin("run_a", None, b"{}")
@@ -426,7 +426,7 @@ def test_a_run_is_resumed_with_the_conversation_before_it() -> None:
     ]
 
 
-def test_a_run_behind_an_interrupted_one_keeps_its_own_copy_of_what_was_said() -> None:
+def test_a_run_after_an_interrupted_one_has_its_own_copy_of_the_conversation() -> None:
     journal = MemoryJournal()
     waiting = agent([call("look")], look, journal=journal, ask=["look"], defer_approvals=True)
     waiting.run("first", session="desk", run_id="run_a")

@@ -245,7 +245,7 @@ def test_a_child_is_cancelled_with_its_parent() -> None:
     check_conversation(result.messages)
 
 
-def test_the_failure_of_a_child_is_told_to_the_parents_model() -> None:
+def test_the_model_of_the_parent_learns_of_the_failure_of_a_child() -> None:
     below = {"limits": Limits(turns=1)}
 
     @dragoman.tool

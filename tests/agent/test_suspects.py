@@ -95,7 +95,7 @@ def test_an_attempt_that_is_not_repeated_ends_with_the_next_answer() -> None:
     assert (result.outcome.kind, result.text, harbour.asked) == ("answered", "That was only an example.", [])
 
 
-def test_the_same_attempt_without_readable_arguments_is_told_once() -> None:
+def test_the_model_receives_one_notice_about_the_same_unreadable_attempt() -> None:
     harbour = HarbourTools()
     attempt = '<use tool="tide">{harbour: </use>'
     result, model = run([attempt, attempt], harbour)

@@ -340,19 +340,19 @@ def test_three_silent_turns_with_the_same_batch_end_the_run_whatever_the_order()
     ]
 
 
-def test_new_words_or_a_new_result_are_progress() -> None:
+def test_new_text_or_a_new_result_is_progress() -> None:
     run = Run()
     assert [run.turn(*batch(range(6)), text=f"step {n}") for n in range(3)] == ["-"] * 3
     other = Run()
     assert [other.turn(*batch(range(6)), call("clock", f"{n}:00")) for n in range(5)] == ["-"] * 5
 
 
-def test_the_same_words_again_are_nothing_new() -> None:
+def test_the_same_text_again_is_no_progress() -> None:
     run = Run()
     assert [run.turn(*batch(range(6)), text="Let me look.") for _ in range(3)] == ["-", "-", "end"]
 
 
-def test_a_model_that_is_told_something_in_every_turn_is_not_waited_for_for_ever() -> None:
+def test_a_model_that_is_warned_in_every_turn_does_not_continue_without_end() -> None:
     run = Run()
     wrong = call("fetch", "!no route to host", url="x")
     said = [run.turn(*batch(range(6)), wrong) for _ in range(6)]
@@ -449,7 +449,7 @@ def test_replaying_the_same_calls_gives_the_same_verdicts(turns: list[list[Step]
 
 
 @given(steps)
-def test_a_run_never_ends_for_its_calls_before_the_model_was_told(turns: list[list[Step]]) -> None:
+def test_no_run_ends_as_a_loop_before_the_model_was_warned(turns: list[list[Step]]) -> None:
     run = Run(WatchSettings(idle_turns=None))
     told = False
     for number, turn in enumerate(turns):

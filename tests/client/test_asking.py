@@ -136,7 +136,7 @@ def test_a_timeout_ends_the_question() -> None:
         ask("openai_chat:m", "hi", timeout=0.05, **given(server))
 
 
-def test_what_has_to_be_mended_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_caller_are_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(MissingKey, match="OPENAI_API_KEY"):
         ask("openai:gpt-5", "hi")
@@ -203,13 +203,13 @@ def test_the_next_model_is_asked_where_the_first_gives_up(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401])
-def test_a_fault_of_ours_is_not_handed_on_unless_asked(status: int) -> None:
+def test_a_rejected_request_is_sent_to_no_fallback_by_default(status: int) -> None:
     bad = always(answer(b"{}", f"{status} X"))
     assert reply_of(fall_back(bad, always(SSE))).failure.status == status
     assert reply_of(fall_back(bad, always(SSE), on_every_failure=True)).text == "hello"
 
 
-def test_nothing_is_handed_on_after_the_first_word() -> None:
+def test_no_fallback_is_used_after_the_first_text() -> None:
     events = fall_back(once(answer(FIRST, kind="text/event-stream")), always(SSE))
     assert not any(isinstance(event, ModelReplaced) for event in events)
     assert (reply_of(events).text, reply_of(events).failure.kind) == ("hel", "stream_cut")
@@ -270,7 +270,7 @@ def test_addresses_of_requests(model: str, environment: dict[str, str], stream_:
     assert address_of(base, endpoint, codec_for(endpoint), endpoint.model, stream=stream_) == address
 
 
-def test_a_query_of_the_address_stays_behind_the_path() -> None:
+def test_a_query_of_the_address_stays_after_the_path() -> None:
     endpoint = providers.resolve("openai_chat:m", base_url="https://h/openai?api-version=1")
     base = base_of(endpoint, {})
     assert address_of(base, endpoint, codec_for(endpoint), "m", stream=True) == (
@@ -294,7 +294,7 @@ def test_claude_on_vertex_names_its_model_in_the_path_alone() -> None:
     assert b'"anthropic_version":"vertex-2023-10-16"' in seen[0]
 
 
-def test_a_model_of_ones_own_is_asked_as_an_agent_asks_it() -> None:
+def test_a_model_of_the_caller_receives_the_request_of_an_agent() -> None:
     model = ScriptedModel(["Because."], loop=True)
     assert ask(model, "Why?").text == fold(list(stream(model, "Why?"))).text == "Because."
     with pytest.raises(ConfigError, match="an Endpoint or an OwnModel, not object"):

@@ -131,7 +131,7 @@ def test_the_body_says_whether_a_stream_is_wanted() -> None:
     assert all(b"\r\nAuthorization: Bearer " + KEY.encode() in request for request in seen)
 
 
-def test_words_arrive_before_the_reply_has_ended() -> None:
+def test_text_arrives_before_the_reply_has_ended() -> None:
     async def scenario() -> list[str]:
         go_on = asyncio.Event()
 
@@ -153,7 +153,7 @@ def test_words_arrive_before_the_reply_has_ended() -> None:
     assert asyncio.run(scenario()) == ["hel", "lo"]
 
 
-def test_the_losses_of_the_preparation_are_told() -> None:
+def test_the_losses_of_the_preparation_are_reported() -> None:
     request = Request("m", [Message("user", [Text("hi")])], options={"top_k": 3})
     prepared = request_events(always(answer()), request)[0]
     assert isinstance(prepared, RequestPrepared)
@@ -258,7 +258,7 @@ def test_faults_of_the_connection_become_failures(handler: Any, kind: str, code:
 
 
 @each_row("place", range(0, len(STREAM), 7))
-def test_a_stream_cut_anywhere_keeps_its_words_and_says_so(place: int) -> None:
+def test_a_stream_that_is_cut_anywhere_keeps_its_text_and_reports_the_cut(place: int) -> None:
     """Faults 4 and 5, on a real connection: after the last frame nothing is missing."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9999\r\n\r\n"
     events = request_events(once(head + STREAM[:place]))
@@ -369,7 +369,7 @@ def test_nothing_is_tried_again_after_the_first_word() -> None:
     assert failure_of(events).kind == "stream_cut"
 
 
-def test_an_error_in_a_stream_before_its_first_word_is_tried_again() -> None:
+def test_an_error_in_a_stream_before_its_first_text_is_retried() -> None:
     """Fault 14."""
     error = b'data: {"error":{"message":"overloaded","code":"overloaded_error"}}\n\n'
     first = answer(error, kind="text/event-stream")
@@ -406,7 +406,7 @@ def test_a_deadline_ends_a_stream_that_only_pings() -> None:
     assert (failure.kind, failure.code) == ("timed_out", "deadline")
 
 
-def test_no_second_attempt_behind_the_deadline() -> None:
+def test_no_second_attempt_after_the_deadline() -> None:
     clock = Clock()
 
     async def scenario() -> list[Any]:

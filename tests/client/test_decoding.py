@@ -60,7 +60,7 @@ def test_a_coding_that_was_not_asked_for_is_refused(coding: str) -> None:
     assert caught.value.kind == "broken_protocol"
 
 
-def test_damaged_and_short_bodies_are_told_apart() -> None:
+def test_damaged_and_short_bodies_have_different_errors() -> None:
     packed = gzip.compress(b"hello" * 50)
     with pytest.raises(TransportFault, match="damaged") as caught:
         decode("gzip", [b"no gzip at all"])

@@ -73,7 +73,7 @@ def test_a_connection_is_kept_for_the_next_request() -> None:
     assert asyncio.run(scenario()) == 1
 
 
-def test_chunks_arrive_while_the_answer_goes_on() -> None:
+def test_chunks_arrive_before_the_end_of_the_answer() -> None:
     async def scenario() -> list[bytes]:
         go_on = asyncio.Event()
 
@@ -213,7 +213,7 @@ def test_a_fresh_connection_that_closes_is_no_reason_to_send_again() -> None:
     assert asyncio.run(scenario()) == ("stream_cut", 1)
 
 
-def test_bytes_behind_an_answer_never_reach_the_next_one() -> None:
+def test_bytes_after_an_answer_never_reach_the_next_one() -> None:
     """Fault 57: a server that answers twice."""
 
     async def scenario() -> int:

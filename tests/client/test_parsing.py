@@ -273,7 +273,7 @@ def test_an_end_at_every_byte_is_a_cut(name: str) -> None:
         assert not parser.keeps
 
 
-def test_bytes_behind_the_end_are_noticed_and_never_read() -> None:
+def test_bytes_after_the_end_are_detected_and_never_read() -> None:
     parser = ResponseParser(LIMITS)
     events = parser.feed(PLAIN + b"HTTP/1.1 200 OK\r\n\r\nsomebody else's")
     assert [event for event in events if isinstance(event, bytes)] == [b"hello"]

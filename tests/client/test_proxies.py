@@ -51,7 +51,7 @@ LOOPBACK_TOO = ("[::ffff:127.0.0.1]", "[::]")
 ELSEWHERE = ("localhost.example", "notlocalhost", "128.0.0.1", "10.0.0.1", "[::2]", "127.0.0.1.example", "1localhost")
 
 
-def test_the_loopback_is_never_behind_a_proxy_of_the_environment_and_everything_else_is() -> None:
+def test_the_loopback_uses_no_proxy_of_the_environment_and_all_other_hosts_do() -> None:
     proxies = read_proxies("env", {"ALL_PROXY": "http://p:3"})
     for host in (*LOOPBACK, *LOOPBACK_TOO):
         assert find(proxies, f"http://{host}:8000/v1") is None, host

@@ -117,7 +117,7 @@ def test_a_tls_server_that_hangs_up_in_a_body(ours: Path) -> None:
     assert asyncio.run(scenario()).kind == "stream_cut"
 
 
-def test_a_tunnel_through_a_proxy_is_secured_behind_it(ours: Path) -> None:
+def test_a_tunnel_through_a_proxy_uses_tls_to_the_origin(ours: Path) -> None:
     """The proxy sees the name of the host and nothing else."""
     seen: list[bytes] = []
 

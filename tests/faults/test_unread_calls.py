@@ -76,7 +76,7 @@ both = pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed
         'I look.\n<|python_tag|>{"name": "tide", "parameters": {"harbour": "Ribe"}}<|eom_id|>',
     ],
 )
-def test_the_call_in_a_failed_generation_runs_and_the_run_goes_on(spoken: str, streams: bool) -> None:
+def test_the_call_in_a_failed_generation_runs_and_the_run_continues(spoken: str, streams: bool) -> None:
     harbour = TideAgent(answer(groq(spoken), 400, streams=streams), "At 14:20.")
     result = harbour.run(streams=streams)
     assert (result.text, harbour.ran, harbour.modes) == ("At 14:20.", ["Ribe"], ["native", "native"])
@@ -186,7 +186,7 @@ def test_status_516_means_that_the_server_has_no_tools(streams: bool) -> None:
     assert len(harbour.facts) == 1 and result.problems[0].kind == "tools_rejected"
 
 
-def test_messages_about_unread_calls_are_told_from_others() -> None:
+def test_messages_about_unread_calls_are_distinguished_from_others() -> None:
     for words in (
         UNPARSED,
         "error parsing tool call: raw='{\"a\"', err=unexpected end of JSON input",

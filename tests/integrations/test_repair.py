@@ -285,7 +285,7 @@ _VERTEX = "https://aiplatform.googleapis.com/v1beta1/projects/p/locations/l/publ
     ],
     ids=str,
 )
-def test_the_wire_of_a_request_is_told_by_its_path(url: str, headers: dict[str, str], expected: str) -> None:
+def test_the_path_of_a_request_determines_its_wire(url: str, headers: dict[str, str], expected: str) -> None:
     assert Repair().find_wire("POST", url, headers) == expected
     assert Repair().find_wire("GET", url, headers) == ""
 

@@ -236,7 +236,7 @@ def test_a_fork_needs_a_new_name(journal: Journal) -> None:
     asyncio.run(scenario())
 
 
-def test_a_forked_run_goes_on_by_itself(journal: Journal) -> None:
+def test_a_forked_run_is_independent_of_its_original(journal: Journal) -> None:
     async def scenario() -> None:
         await record_run(journal, "r", "s", [*turn("a"), *turn("b"), Entry("ended")])
         fork = await journal.fork("s", 1, "t")

@@ -205,7 +205,7 @@ def test_a_claim_that_was_rolled_back_is_not_taken_for_the_one_that_came_meanwhi
     asyncio.run(scenario())
 
 
-def test_an_append_is_refused_after_somebody_else_has_claimed_the_run(url: str) -> None:
+def test_an_append_is_refused_after_another_process_has_claimed_the_run(url: str) -> None:
     """The journal appends without a look at the run, as long as nobody else has changed it."""
 
     async def scenario(first: PostgresJournal, second: PostgresJournal) -> None:

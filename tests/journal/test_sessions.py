@@ -43,7 +43,7 @@ class SingleToolAgent:
         return [str(part.content) for part in parts if isinstance(part, ToolResult)]
 
 
-def test_a_session_goes_on_where_it_was(journal: Journal) -> None:
+def test_a_session_continues_its_conversation(journal: Journal) -> None:
     async def scenario() -> None:
         first = SingleToolAgent(journal, call("do", what="one"), "Done.")
         await first.agent.arun("Do one.", session="s")
@@ -58,7 +58,7 @@ def test_a_session_goes_on_where_it_was(journal: Journal) -> None:
     asyncio.run(scenario())
 
 
-def test_a_fork_goes_on_from_its_turn_and_repeats_nothing(journal: Journal) -> None:
+def test_a_fork_continues_from_its_turn_and_repeats_nothing(journal: Journal) -> None:
     async def scenario() -> None:
         first = SingleToolAgent(journal, call("do", what="one"), call("do", what="two"), "Both are done.")
         await first.agent.arun("Do both.", session="s")

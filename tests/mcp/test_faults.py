@@ -142,7 +142,7 @@ def test_the_words_of_a_refusal_are_shown_without_what_hides_in_them() -> None:
 # ---- time and cancelling ---------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_takes_too_long_is_an_error_and_the_server_is_told(tmp_path: Path) -> None:
+def test_a_call_that_takes_too_long_is_an_error_and_is_cancelled_at_the_server(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with open_toolbox(faulty("hangs", log), limits=replace(QUICK, call_seconds=0.05)) as toolbox:
         result = call(toolbox, "echo", text="hello")
@@ -203,7 +203,7 @@ def test_a_closed_toolbox_answers_its_calls_with_an_error() -> None:
     assert call(toolbox, "echo").content == "the MCP server 'echo' is no longer connected"
 
 
-def test_a_program_that_forgets_to_close_leaves_no_server_behind(tmp_path: Path, root: Path) -> None:
+def test_a_program_that_does_not_close_leaves_no_server_running(tmp_path: Path, root: Path) -> None:
     import subprocess
     import sys
 

@@ -115,7 +115,7 @@ def test_two_toolboxes_use_a_refresh_token_once(oauth: OAuthServers, tmp_path: P
         assert oauth.log.count("POST /token refresh_token") == 1
 
 
-def test_a_refresh_goes_on_if_the_call_that_needed_it_gives_up(oauth: OAuthServers, tmp_path: Path) -> None:
+def test_a_refresh_continues_if_the_call_that_needed_it_is_cancelled(oauth: OAuthServers, tmp_path: Path) -> None:
     limits = replace(QUICK, call_seconds=0.3)
     server = HttpServer("web", oauth.url)
     with open_toolbox(server, tokens=tmp_path / "tokens.json", login=User(), limits=limits) as toolbox:
@@ -204,7 +204,7 @@ LIES: list[tuple[str, str, Any, str]] = [
 
 
 @each_row(("name", "part", "value", "words"), LIES)
-def test_a_lie_ends_the_login_and_no_token_is_kept(
+def test_a_false_answer_ends_the_login_and_no_token_is_stored(
     name: str, part: str, value: Any, words: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("lie")

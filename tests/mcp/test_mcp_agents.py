@@ -72,7 +72,7 @@ def test_a_toolbox_is_opened_in_one_loop_and_used_in_another() -> None:
         assert call(toolbox, "echo", text="hello").content.endswith(" hello")
 
 
-def test_a_changed_tool_is_an_error_that_the_model_is_told() -> None:
+def test_the_model_receives_an_error_for_a_changed_tool() -> None:
     with open_toolbox(faulty("pulls the rug")) as toolbox:
         run = agent(toolbox, "a", "b").run("go")
         told = [part for message in run.messages for part in message.parts if isinstance(part, ToolResult)]
@@ -89,7 +89,7 @@ def test_two_servers_cannot_take_each_others_names() -> None:
         open_toolbox(faulty("none", name="one"), StdioServer("ONE", ["x"]))
 
 
-def test_words_and_secrets_are_told_to_whoever_guards_them() -> None:
+def test_untrusted_texts_and_secrets_are_registered_with_their_guards() -> None:
     server = faulty("none")
     with open_toolbox(StdioServer("echo", server.command, {"TOKEN": "sk-secret"})) as toolbox:
         assert "Say it again." in toolbox.untrusted_texts()

@@ -65,7 +65,7 @@ def toolbox(server: Server, request: pytest.FixtureRequest) -> Iterator[Toolbox]
             yield found
 
 
-def test_we_speak_every_version_that_the_sdk_knows() -> None:
+def test_every_protocol_version_of_the_sdk_is_supported() -> None:
     spec = importlib.util.find_spec("mcp_types")
     assert spec is not None
     assert spec.origin is not None
@@ -73,7 +73,7 @@ def test_we_speak_every_version_that_the_sdk_knows() -> None:
     assert sorted(known) == sorted([*STATELESS, *HANDSHAKE])
 
 
-def test_a_call_comes_back_with_words_for_the_model_and_data_for_the_caller(toolbox: Toolbox) -> None:
+def test_a_result_has_text_for_the_model_and_data_for_the_caller(toolbox: Toolbox) -> None:
     result = call(toolbox, "totals", numbers=[1, 2, 3])
     assert result.is_error is False
     assert result.data == {"sum": 6, "count": 3}
@@ -86,7 +86,7 @@ def test_a_picture_comes_as_an_image(toolbox: Toolbox) -> None:
     assert image == Image(data="iVBORw0KGgpyZXN0", media_type="image/png")
 
 
-def test_a_tool_that_fails_is_an_error_with_its_own_words(toolbox: Toolbox) -> None:
+def test_the_error_of_a_tool_has_its_own_message(toolbox: Toolbox) -> None:
     result = call(toolbox, "fail", why="the moon is full")
     assert result.is_error
     assert "the moon is full" in str(result.content)
@@ -98,7 +98,7 @@ def test_an_argument_that_a_header_has_to_repeat_arrives_as_it_is(toolbox: Toolb
     assert (result.is_error, result.data) == (False, {"result": region})
 
 
-def test_progress_reaches_whoever_watches_in_his_own_thread(toolbox: Toolbox, request: pytest.FixtureRequest) -> None:
+def test_progress_reaches_listeners_in_their_own_thread(toolbox: Toolbox, request: pytest.FixtureRequest) -> None:
     is_without_streams = "http-json" in request.node.name
     seen: list[tuple[Any, ...]] = []
 
@@ -152,7 +152,7 @@ def test_cancelling_a_call_ends_the_work_in_the_server(toolbox: Toolbox, request
     asyncio.run(cancel())
 
 
-def test_a_tool_that_changes_is_off_and_its_new_words_are_not_shown(toolbox: Toolbox) -> None:
+def test_a_tool_that_changes_is_disabled_and_its_new_description_is_not_shown(toolbox: Toolbox) -> None:
     before = find(toolbox, "forecast").description
     assert not call(toolbox, "grow").is_error
     wait_until(lambda: bool(toolbox.problems))

@@ -62,7 +62,7 @@ def test_a_restarted_server_gets_a_new_session_and_the_call_runs_once(
     assert ran == ["session-2", "session-2"]
 
 
-def test_a_rejection_with_another_reason_is_told_and_its_call_is_not_repeated() -> None:
+def test_a_rejection_with_another_reason_is_an_error_and_its_call_is_not_repeated() -> None:
     def reject(verb: str, message: dict[str, Any], sent: dict[str, str]) -> Reply | None:
         if message.get("method") != "tools/call":
             return None

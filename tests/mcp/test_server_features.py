@@ -244,7 +244,7 @@ def test_questions_during_a_call_are_bounded() -> None:
         assert sent[-1]["inputResponses"] == {key: {"action": "cancel"} for key in asked}
 
 
-def test_a_result_of_an_unknown_kind_and_a_page_before_a_call_are_told() -> None:
+def test_a_result_of_an_unknown_kind_and_a_page_before_a_call_are_errors() -> None:
     replies: list[Any] = [
         {"resultType": "hologram"},
         {"resultType": "input_required"},

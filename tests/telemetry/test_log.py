@@ -118,7 +118,7 @@ def test_registered_secrets_are_nowhere(event: RunEvent) -> None:
     st.text("ab", max_size=60),
     st.lists(st.integers(0, 120), max_size=6),
 )
-def test_a_secret_across_pieces_and_cuts_is_not_told_in_part(
+def test_a_secret_across_pieces_and_cuts_is_never_shown_in_part(
     before: str, most: int, after: str, cuts: list[int]
 ) -> None:
     secret = "S1234567890"
@@ -191,7 +191,7 @@ def test_a_file_is_appended_to_and_private(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_log_that_cannot_be_opened_is_reported_once_and_harms_nothing(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_opened_is_reported_once_and_stops_no_run(tmp_path: Path) -> None:
     reports: list[str] = []
     log = JsonLog(tmp_path / "no" / "such" / "folder.log", report=reports.append)
     send(log, whole_run())
@@ -230,7 +230,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.Mon
     assert json.loads(lines[2])["lines"] == 3
 
 
-def test_a_closed_stream_harms_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_closed_stream_stops_no_run(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.StringIO()
     log = JsonLog(stream)
     stream.close()

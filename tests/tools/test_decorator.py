@@ -208,7 +208,7 @@ def test_an_argument_cannot_reach_the_hidden_parameter() -> None:
         bind(whoami, {"around": {"data": "root"}}, ToolContext(data="user"))
 
 
-def test_mistakes_are_told_where_the_tool_is_written() -> None:
+def test_mistakes_raise_where_the_tool_is_defined() -> None:
     def two(first: Context, second: Context) -> None: ...
 
     for options, function, words in [
