@@ -381,10 +381,6 @@ class Effort:
         """Whether the value that was counted last has an extreme number."""
         return self._extent.has_extreme
 
-    def exceeds(self, value: Any) -> bool:
-        """Whether the validator would have more work than it should."""
-        return self.count(value) > self._most
-
     def count(self, value: Any) -> int:
         """Return a bound of the work, at most one above the limit."""
         work = self._work
