@@ -72,6 +72,13 @@ def test_a_model_that_only_pauses_reaches_the_limit_of_turns() -> None:
 # ---- starved ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_server_that_reports_a_normal_end_at_the_limit_starves_its_model() -> None:
+    """The model received an empty reply as its own fault, and had no more tokens in the next attempt."""
+    play = Playbook(options={"max_tokens": 100}).starts("hi").asks()
+    play.replies(thinking("hm"), stop="end", usage=Usage(10, 100)).notices("starved").asks(options={"max_tokens": 400})
+    play.replies(thinking("hm"), stop="end", usage=Usage(10, 399)).asks(hearing="empty")
+
+
 def test_a_starved_model_may_write_four_times_as_much_once() -> None:
     play = Playbook(options={"max_tokens": 8192}).starts("hi").asks(options={"max_tokens": 8192})
     play.replies(thinking("hm" * 9), stop="length").notices("starved").asks(options={"max_tokens": 32768})

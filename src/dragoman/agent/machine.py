@@ -468,7 +468,7 @@ class Machine:
                 return self._ask_about_suspects(told)
             if is_empty(reply, found):
                 # The empty reply is not kept: some providers would reject it, and it is of no use to the model.
-                return self._starved(reply) if is_starved(reply) else self._blank()
+                return self._starved(reply) if is_starved(reply, self._asking.max_tokens) else self._blank()
         self._mistakes.blanks = 0
         calls = self._add_answer(told)
         if reply.stop == "refusal":
