@@ -299,11 +299,11 @@ def digest_of(value: Any) -> str:
     return _DIGEST + sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def escape(text: str, most: int = MOST_OF_A_NAME) -> str:
+def escape(text: str) -> str:
     """Return the text on one line: invisible characters as \\uXXXX, and a backslash as two."""
     # Only the stored part is read: a name may have any length.
-    written = escape_line(text[:most].replace("\\", "\\\\"))
-    left_out = max(0, len(text) - most)
+    written = escape_line(text[:MOST_OF_A_NAME].replace("\\", "\\\\"))
+    left_out = max(0, len(text) - MOST_OF_A_NAME)
     return f"{written}...(+{left_out} characters)" if left_out else written
 
 

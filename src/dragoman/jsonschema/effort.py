@@ -39,12 +39,12 @@ Ways = tuple[int, list[Visit]]
 """How often the validator takes one of these alternatives."""
 
 
-def multiplies(root: Any, most: int = MOST_NODES) -> bool:
-    """Whether more than `most` schemas apply to one value at one place. The work is linear in the size of `root`."""
+def multiplies(root: Any) -> bool:
+    """Whether more than MOST_NODES schemas apply at one place of a value. The work is linear in the size of `root`."""
     references = References(root)
     counts: dict[int, int] = {}
     try:
-        return any(_count(node, references, counts, most) > most for node in references.objects())
+        return any(_count(node, references, counts, MOST_NODES) > MOST_NODES for node in references.objects())
     except ReferenceLimit:
         return True
 
