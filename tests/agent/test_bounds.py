@@ -32,6 +32,11 @@ def unknown(usage: Usage, *rest: Any) -> None:
     return None
 
 
+def test_a_request_that_timed_out_costs_nothing_also_without_a_known_price() -> None:
+    play = Playbook(limits=Limits(seconds=1.0), price=unknown).starts("hi").asks().later(2.0)
+    assert play.fails("timed_out").ends("time_limit").cost == 0.0
+
+
 # ---- turns -----------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -315,6 +316,32 @@ def test_a_reply_is_stored_before_anything_follows_from_it(who: str, kinds: list
     )
     wait(made.arun("hi", run_id="run_a"))
     assert observer.seen[who][: len(kinds)] == kinds
+
+
+@dataclass
+class Refusing:
+    """A type that rejects every value."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        raise ValueError("refused")
+
+
+def test_a_reply_is_stored_before_a_hook_sees_the_result_of_a_call_that_did_not_start() -> None:
+    class AfterTool:
+        def after_tool(self, made: Any, result: Any) -> None:
+            observer.look("a hook")
+
+    @dragoman.tool
+    def write(item: Refusing) -> str:
+        """Write."""
+        return "written"
+
+    observer = JournalObserver()
+    made = agent([call("write", item={"name": "a"}), "done"], write, hooks=[AfterTool()], journal=observer.journal)
+    wait(made.arun("hi", run_id="run_a"))
+    assert observer.seen["a hook"] == ["run", "reply"]
 
 
 def test_a_run_that_is_left_between_two_commands_has_its_last_reply(caplog: pytest.LogCaptureFixture) -> None:

@@ -307,6 +307,8 @@ class Calls:
         cancelling = threading.Event()
         bound = self._bind(planned, turn, cancelling, seconds)
         if isinstance(bound, CallOutcome):
+            # Without a start, nothing has stored the reply yet, and a hook may follow.
+            await driver.flush()
             await self._answer(call, tool, bound, 0.0)
             return
         if not await self._start(planned, turn):

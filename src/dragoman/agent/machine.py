@@ -279,7 +279,7 @@ class Machine:
         taken: list[Command] = []
         partial = ""
         if isinstance(told, Replied) and self._ask is not None:
-            self._spend(told.reply.usage, told.model)
+            self._spend(told.reply.usage, told.model, was_sent=told.reply.failure is None)
             partial = told.found.text or told.reply.text
         elif isinstance(told, ToolAnswered) and self._turn is not None:
             taken = self._turn.take_last(told)
