@@ -23,7 +23,7 @@ from dragoman.engine import PostgresEngine
 SHOP = """
 import asyncio
 import dragoman
-from dragoman.agent import Connection, Safety
+from dragoman.agent import Connection
 from dragoman.testing import ScriptedModel
 from dragoman.types import ToolCall, ToolResult
 
@@ -58,8 +58,7 @@ async def pay(name: str) -> str:
 
 def make(*tools):
     model = ScriptedModel(say, loop=True)
-    safety = Safety(defer_approvals=True)
-    return dragoman.Agent(model.endpoint(), tools, connection=Connection(transport=model), safety=safety)
+    return dragoman.Agent(model.endpoint(), tools, connection=Connection(transport=model))
 
 
 clerk = make(note, stall, pay)

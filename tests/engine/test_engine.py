@@ -41,7 +41,9 @@ class AgentSetup:
         self.done: list[str] = []
         self.may_end = False
 
-    def make_agent(self, engine: Any = None, model: ScriptedModel | None = None) -> Agent[Any]:
+    def make_agent(
+        self, engine: Any = None, model: ScriptedModel | None = None, safety: Safety | None = None
+    ) -> Agent[Any]:
         @dragoman.tool
         async def note(name: str) -> str:
             """Write a note."""
@@ -78,7 +80,7 @@ class AgentSetup:
             name="assistant",
             engine=engine,
             connection=Connection(transport=model),
-            safety=Safety(defer_approvals=True),
+            safety=safety,
         )
 
 
@@ -186,6 +188,17 @@ def test_a_waiting_run_is_cancelled(run_scenario: Callable[[Scenario], None]) ->
         assert (await engine.wait(await engine.submit("assistant", "note a", session="day"))).why == "answered"
 
     run_scenario(scenario)
+
+
+def test_an_agent_that_does_not_defer_approvals_denies_the_calls_of_submitted_runs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        engine, setup = EmbeddedEngine(tmp_path / "journal.db"), AgentSetup()
+        async with working(engine, {"assistant": setup.make_agent(safety=Safety(defer_approvals=False))}):
+            status = await engine.wait(await engine.submit("assistant", "pay rent"))
+        assert (status.why, setup.done, await list_requests(engine.journal)) == ("answered", [], [])
+        await engine.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_run_that_was_cancelled_in_the_queue_is_repeated_with_the_same_tools(postgres: PostgresServer) -> None:

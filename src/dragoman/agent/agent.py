@@ -426,6 +426,8 @@ class Agent(Generic[DepsT]):
         """Return this agent for a worker of an engine: it executes its runs itself, and records them in `journal`."""
         own = copy.copy(self)
         own.engine, own._given_journal, own._journal = None, journal, journal
+        if own.safety.defer_approvals is None:
+            own.safety = replace(own.safety, defer_approvals=True)
         return own
 
     def _submit(self, start: _Start, messages: list[Message] | None) -> SubmittedRun[Any]:
@@ -669,7 +671,9 @@ class Agent(Generic[DepsT]):
 
     def _may_defer(self, parent: Driver | None) -> bool:
         """Whether an approval request may wait in the journal. The run of a tool cannot outlive its tool."""
-        return parent is None and self.safety.defer_approvals and self.journal is not None
+        asked = self.safety.defer_approvals
+        defers = self.engine is not None if asked is None else asked
+        return parent is None and defers and self.journal is not None
 
     def _choose_mode(self) -> ToolMode:
         """Return the tool mode for the agent's own tools. It is chosen once, until a new fact about the endpoint."""

@@ -61,8 +61,9 @@ class Safety(Struct, frozen=True, kw_only=True):
     """Other names that a model may use for a tool."""
     watch: WatchSettings = WatchSettings()
     """When a run counts as looping."""
-    defer_approvals: bool = False
-    """Store approval requests in the journal and end the run, instead of a denial, if nobody can answer."""
+    defer_approvals: bool | None = None
+    """Store approval requests in the journal and end the run, instead of a denial, if nobody can answer. None: only the
+    runs of an engine do."""
     approval_seconds: float | None = DAY
     """How long an approval is valid; None means no limit."""
     ask_user: Callable[..., Any] | None = None
