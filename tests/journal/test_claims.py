@@ -16,7 +16,7 @@ from tests.journal.support import Clock, record_run
 from dragoman.journal import Entry, Journal, RunBusy, RunLost, SqliteJournal
 from dragoman.journal.leases import LEASE_SECONDS, Holder, Lease, is_held, is_running, this_process
 from dragoman.journal.sqlite import Settings, SqliteWriter
-from dragoman.journal.worker import Job
+from dragoman.journal.threads import Job
 
 HOLD = """
 import asyncio, sys

@@ -12,7 +12,7 @@ from tests.journal.support import Clock, record_run
 
 from dragoman.journal import Entry, JournalDamaged, JournalFailed, JournalTooNew, SqliteJournal, schema, sqlite
 from dragoman.journal.sqlite import Settings, SqliteWriter
-from dragoman.journal.worker import Job
+from dragoman.journal.threads import Job
 
 
 def test_a_full_disk_refuses_and_keeps_what_was_written(tmp_path: Path) -> None:

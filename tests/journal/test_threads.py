@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.journal import Entry, JournalFailed, SqliteJournal
-from dragoman.journal.worker import Job, Writer
+from dragoman.journal.threads import Job, Writer
 
 
 def threads() -> list[threading.Thread]:
@@ -193,7 +193,7 @@ def test_a_forgotten_journal_ends_its_threads(tmp_path: Path) -> None:
 def test_a_journal_is_not_carried_into_a_forked_process(sqlite: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(sqlite.begin("r", None, b"{}"))
     with monkeypatch.context() as patched:
-        patched.setattr("dragoman.journal.worker.os.getpid", lambda: -1)
+        patched.setattr("dragoman.journal.threads.os.getpid", lambda: -1)
         with pytest.raises(JournalFailed, match="forked") as caught:
             asyncio.run(sqlite.claim("r"))
     assert caught.value.next_step == "open it in the child"

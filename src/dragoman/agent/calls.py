@@ -40,11 +40,11 @@ _log = get_log("tools")
 _IDLE_SECONDS = 10.0
 
 
-class Workers:
+class ToolThreads:
     """A pool of threads. An idle thread stays for a while; a new one starts if none is idle."""
 
     def __init__(self) -> None:
-        self._idle: list[_Worker] = []
+        self._idle: list[_ToolThread] = []
         self._lock = threading.Lock()
 
     def submit(self, work: Callable[[], Any], ended: asyncio.Future[None] | None = None) -> asyncio.Future[Any]:
@@ -65,22 +65,21 @@ class Workers:
             if ended is not None:
                 _set(ended)
 
-        def job() -> None:
+        def job() -> Callable[[], object]:
             value: Any = None
             problem: BaseException | None = None
             try:
                 value = context.run(work)
             except BaseException as raised:  # Nothing may end a thread that all tools share.
                 problem = raised
-            with suppress(RuntimeError):  # the loop is closed, and nothing waits for the result
-                loop.call_soon_threadsafe(settle, value, problem)
+            return lambda: loop.call_soon_threadsafe(settle, value, problem)
 
         with self._lock:
-            worker = self._idle.pop() if self._idle else None
-        if worker is None:
-            worker = _Worker(self)
-            worker.start()
-        worker.jobs.put(job)
+            thread = self._idle.pop() if self._idle else None
+        if thread is None:
+            thread = _ToolThread(self)
+            thread.start()
+        thread.jobs.put(job)
         return future
 
     def forget(self) -> None:
@@ -90,16 +89,16 @@ class Workers:
         """
         self._idle, self._lock = [], threading.Lock()
 
-    def keep(self, worker: _Worker) -> None:
-        """Register an idle worker for the next job."""
+    def add_idle(self, thread: _ToolThread) -> None:
+        """Register an idle thread for the next job."""
         with self._lock:
-            self._idle.append(worker)
+            self._idle.append(thread)
 
-    def remove_idle(self, worker: _Worker) -> bool:
-        """Whether an idle worker may end. It may not if it has just received a job."""
+    def remove_idle(self, thread: _ToolThread) -> bool:
+        """Remove an idle thread, which may end then. False: it has just received a job."""
         with self._lock:
-            if worker in self._idle:
-                self._idle.remove(worker)
+            if thread in self._idle:
+                self._idle.remove(thread)
                 return True
             return False
 
@@ -111,27 +110,31 @@ def _make_settable(problem: BaseException) -> BaseException:
     return RuntimeError(f"{type(problem).__name__}: {problem}")
 
 
-class _Worker(threading.Thread):
-    def __init__(self, workers: Workers) -> None:
+class _ToolThread(threading.Thread):
+    def __init__(self, pool: ToolThreads) -> None:
         super().__init__(name="dragoman-tool", daemon=True)
-        self.jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._workers = workers
+        self.jobs: queue.SimpleQueue[Callable[[], Callable[[], object]]] = queue.SimpleQueue()
+        """Each job returns the function that delivers its result."""
+        self._pool = pool
 
     def run(self) -> None:
         while True:
             try:
                 job = self.jobs.get(timeout=_IDLE_SECONDS)
             except queue.Empty:
-                if self._workers.remove_idle(self):
+                if self._pool.remove_idle(self):
                     return
                 continue
-            # The worker counts as idle before the caller sees the result, so that the next call can reuse this thread.
-            job()
-            del job
-            self._workers.keep(self)
+            deliver = job()
+            # The thread is idle before the caller sees the result, so that the next call can reuse it.
+            self._pool.add_idle(self)
+            with suppress(RuntimeError):  # the loop is closed, and nothing waits for the result
+                deliver()
+            # While it waits, the thread must not keep the result alive.
+            del job, deliver
 
 
-shared = Workers()
+shared = ToolThreads()
 """The threads of the process."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=shared.forget)

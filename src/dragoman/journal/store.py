@@ -31,7 +31,7 @@ from dragoman.journal.journal import (
 )
 from dragoman.journal.leases import LEASE_SECONDS, Holder, Lease, is_held, is_running, new_run_id, this_process
 from dragoman.journal.rows import Connection, Row, encode_calls, find_run, find_runs, link, read_first, read_records
-from dragoman.journal.worker import Handler, Job, Worker, Writer
+from dragoman.journal.threads import Handler, Job, JobThread, Writer
 
 _INSERT = "INSERT INTO records (run, number, at, kind, call_id, calls, checksum, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_RUN = (
@@ -70,8 +70,8 @@ class SqlJournal:
         self._writer = writer
         self._known: dict[str, Row] = {}
         """The rows of held runs as this journal wrote them last. Only the thread that writes uses it."""
-        self._writing = Worker("dragoman-journal-writer", writer)
-        self._reading = Worker("dragoman-journal-reader", reader)
+        self._writing = JobThread("dragoman-journal-writer", writer)
+        self._reading = JobThread("dragoman-journal-reader", reader)
         # The threads have no reference to this object, so they end when it is garbage-collected.
         self._finalizer = weakref.finalize(self, _close, self._writing, self._reading)
 
@@ -477,7 +477,7 @@ class SqlJournal:
         self.close()
 
 
-def _close(writing: Worker, reading: Worker) -> None:
+def _close(writing: JobThread, reading: JobThread) -> None:
     # The reader first: the last connection to an SQLite file that closes checkpoints the log into the file, and only
     # the writer may do so.
     reading.close()

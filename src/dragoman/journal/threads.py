@@ -17,7 +17,7 @@ from dragoman.journal.journal import JournalError, JournalFailed
 from dragoman.journal.leases import LEASE_SECONDS
 
 # --------------------------------------------------------------------------------------------------------------------
-# A worker thread for many tasks.
+# A thread that executes the jobs of many tasks.
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -42,7 +42,7 @@ class Job:
 
 
 class Handler(ABC):
-    """What the thread of a worker does. All methods are called in the thread, `close` last."""
+    """Executes the jobs of a thread. All methods are called in the thread, `close` last."""
 
     @abstractmethod
     def serve(self, jobs: list[Job]) -> None:
@@ -56,7 +56,7 @@ class Handler(ABC):
     def close(self) -> None: ...
 
 
-class Worker:
+class JobThread:
     """The thread of one handler. It starts with the first job and ends with `close`."""
 
     def __init__(self, name: str, handler: Handler) -> None:
@@ -102,7 +102,7 @@ class Worker:
             thread, self._thread = self._thread, None
         if thread is not None and self._process == os.getpid():
             self._queue.put(None)
-            # The final reference may be dropped on the worker thread itself, and a thread cannot join itself.
+            # The final reference may be dropped on this thread itself, and a thread cannot join itself.
             if thread is not threading.current_thread():
                 thread.join()
 
