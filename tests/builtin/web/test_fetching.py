@@ -1,4 +1,4 @@
-"""WebFetch: what it sends, what it follows, what it shows, and how much it takes."""
+"""WebFetch: its requests, redirects, results and limits."""
 
 from __future__ import annotations
 

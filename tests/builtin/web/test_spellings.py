@@ -316,7 +316,7 @@ def test_redirects_end_after_five() -> None:
 
 
 def test_a_name_is_looked_up_once_for_each_request() -> None:
-    """The second answer of the resolver is the forbidden one: whoever asks twice goes there."""
+    """The second answer of the resolver is the forbidden one: a second lookup would lead there."""
 
     async def scenario() -> tuple[list[str], int, list[str]]:
         async with site(lambda path: reply("public")) as public:
