@@ -88,6 +88,14 @@ def test_a_server_whose_reported_tokens_cannot_hold_the_definitions_is_asked_aga
     assert result.turns == 2, "a reply to a request without the tools does not count"
 
 
+def test_a_problem_has_the_number_of_its_turn_also_after_a_failed_request() -> None:
+    """Failed requests counted, which are no turns: the events had other numbers."""
+    play = Playbook(weather, fallbacks=(SECOND,)).starts("hi").asks(model="scripted").fails("overloaded", "", 529)
+    play.asks(model="second").replies('I call:\n```json\n{"name": "weather", "arguments": {"city": "Paris"}}\n```')
+    result = play.asks().replies("Sunny.").ends("answered")
+    assert [(problem.kind, problem.turn) for problem in result.problems] == [("model_replaced", 1), ("suspect", 1)]
+
+
 def test_a_turn_limit_does_not_name_agents_that_were_not_called() -> None:
     play = Playbook(search_manual, limits=Limits(turns=1)).starts("Where is the valve?").asks(mode="native")
     play.replies("I cannot know.", usage=Usage(14, 5)).learns(native=False)

@@ -123,11 +123,11 @@ class RunStats:
         self.calls: list[ToolCall | InvalidCall] = []
         self.results: list[ToolResult] = []
         self._problems: list[Problem] = []
-        self._turn = 0
+        self.turn = 0
+        """The current turn."""
 
     def spend(self, usage: Usage, cost: float | None, model: str) -> None:
         """Add the usage and cost of one reply."""
-        self._turn += 1
         self._model = model
         self.last_usage, self.last_cost = usage, cost
         self.usage = add_usage(self.usage, usage)
@@ -141,7 +141,7 @@ class RunStats:
 
     def note(self, kind: str, message: str) -> None:
         """Add a problem, or a measure against one."""
-        self._problems.append(Problem(kind, message, self._turn))
+        self._problems.append(Problem(kind, message, self.turn))
 
     def conclude(
         self, outcome: Outcome, text: str, data: Any, messages: list[Message], turns: int, model: str
@@ -385,6 +385,7 @@ class Machine:
         asked = len(self.messages) + (self._nudge is not None)
         self._nudge = None
         closed = self._close_turn()
+        self.stats.turn = self._asks + 1
         for kind, words in self._asking.take_news():
             self.stats.note(kind, words)
             # People need no notice of shorter descriptions and of a clean history.
