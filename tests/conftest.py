@@ -50,7 +50,7 @@ os.environ.setdefault("DRAGOMAN_FACTS", "off")
 for name in [name for name in os.environ if is_secret_variable(name)]:
     del os.environ[name]
 
-# The reference data lies beside the checkout and is not part of the project: the one thing that may be absent in CI.
+# The reference data is outside the checkout and not part of the project. Only this data may be absent in CI.
 _MAY_BE_ABSENT = "../shared"
 
 
@@ -77,7 +77,7 @@ def shared_data(root: Path) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def shared_script(shared_data: Callable[[str], Path]) -> Callable[[str], ModuleType]:
-    """Load a module of the reference data, and leave no bytecode beside it: the data is for reading."""
+    """Load a module of the reference data, and write no bytecode next to it: the data is read-only."""
 
     def load(name: str) -> ModuleType:
         path = shared_data(name)

@@ -1,4 +1,4 @@
-"""Texts that are made to be slow to read: short fragments, repeated alone, in pairs and nested."""
+"""Texts that are expensive for parsers: short fragments, repeated alone, in pairs and nested."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 Maker = Callable[[int], str]
 """Makes a text of about so many characters."""
 
-# What one reader or another begins, ends or escapes something with.
+# Fragments that begin, end or escape something in some reader.
 FRAGMENTS = (
     # quotes, escapes, brackets, blanks
     *('"', "'", "`", "\\", '\\"', "\\u00", "\\ud83d", "{", "}", "[", "]", "(", ")", "<", ">", "&", "|", ",", ":", ";"),

@@ -1,4 +1,4 @@
-"""Every reader of foreign text: twice the text is at most twice the work, however mean the text. Work is counted."""
+"""Every reader of untrusted text: twice the text is at most twice the work. The tests count the work."""
 
 from __future__ import annotations
 

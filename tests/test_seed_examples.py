@@ -30,14 +30,14 @@ BROWSE: Call = ("browser_open", {"url": "https://example.com"})
 FETCH: Call = ("http_request", {"url": "https://api.example.com"})
 
 
-def offer(name: str, *required: str) -> dict[str, Any]:
+def make_tool(name: str, *required: str) -> dict[str, Any]:
     """A definition of a tool whose parameters are all strings, and required."""
     properties = {parameter: {"type": "string"} for parameter in required}
     return {"name": name, "parameters": {"type": "object", "properties": properties, "required": list(required)}}
 
 
-SHELL = offer("shell", "command")
-GLM_TOOLS = [offer("browser_open", "url"), SHELL, offer("http_request", "url")]
+SHELL = make_tool("shell", "command")
+GLM_TOOLS = [make_tool("browser_open", "url"), SHELL, make_tool("http_request", "url")]
 
 
 def as_json(call: Call) -> str:
@@ -224,7 +224,7 @@ def test_seed_000_instructions_teach_the_block_and_each_schema() -> None:
 
 
 def test_seed_002_compact_instructions_spend_one_line_on_a_tool() -> None:
-    tools = [offer("read_file", "path"), SHELL]
+    tools = [make_tool("read_file", "path"), SHELL]
     compact, full = formats.instructions(tools, compact=True), formats.instructions(tools)
     assert "- read_file(path: string)\n- shell(command: string)\n" in compact
     assert '"properties"' in full and '"properties"' not in compact
@@ -239,7 +239,7 @@ def test_seed_004_instructions_list_tools_and_show_the_tag() -> None:
 
 @pytest.mark.parametrize("format", ["fenced", "hermes", "fenced_tool_call"])
 def test_seeds_000_and_004_the_example_in_the_instructions_is_itself_a_call(format: str) -> None:
-    parsed = read(formats.instructions([offer("read_file", "path")], format))
+    parsed = read(formats.instructions([make_tool("read_file", "path")], format))
     assert [(call.name, set(call.arguments)) for call in parsed.calls] == [("read_file", {"path"})]
 
 
@@ -437,7 +437,7 @@ def test_seed_004_a_glm_line_counts_only_at_the_start_of_a_line(tools: list[Any]
 @pytest.mark.parametrize("text", ["shell>pwd", "<tool_call>shell>pwd</tool_call>"])
 def test_seed_004_a_glm_line_without_a_key_fills_the_single_required_parameter(text: str) -> None:
     assert calls_of(read(text, [SHELL])) == [("shell", {"command": "pwd"})]
-    assert calls_of(read(text, [offer("shell", "command", "folder")])) == []
+    assert calls_of(read(text, [make_tool("shell", "command", "folder")])) == []
     assert calls_of(read(text)) == []
 
 

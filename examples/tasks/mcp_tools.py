@@ -1,4 +1,4 @@
-"""The tools of an MCP server, beside your own."""
+"""The tools of an MCP server, together with your own."""
 
 import sys
 from pathlib import Path

@@ -14,7 +14,7 @@ from dragoman.state_files import to_toml
 GATEWAY = {"ServerSettings": "[gateway]", "EndpointSettings": "[endpoints.NAME]", "RouteSettings": "[[routes]]"}
 DEFAULT_PLACES = {
     "journal.path": "`dragoman/journal.db` in the state folder",
-    "audit.path": "`audit.jsonl` beside the journal",
+    "audit.path": "`audit.jsonl` in the folder of the journal",
     "builtin": "all of them",
 }
 """Descriptions of defaults that depend on the machine or are long."""

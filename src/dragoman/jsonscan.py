@@ -1,8 +1,8 @@
 """A resumable scanner that reads one JSON value as it arrives and finds its end.
 
 It reads every character once, for every way to split the input. It checks the grammar, so that it detects a malformed
-value at the first wrong token and not at the end of the text. It accepts two flaws and sets `flawed`, because they
-leave no doubt where the value ends: control characters inside strings, and escapes that JSON does not define.
+value at the first wrong token and not at the end of the text. It accepts two faults that leave no doubt where the value
+ends: control characters inside strings, and escapes that JSON does not define.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_SIZE = 16 * 1024 * 1024
 _VALUE, _FIRST_ELEMENT, _FIRST_KEY, _KEY, _COLON, _NEXT, _STRING, _ATOM, _DONE = range(9)
 
 _blanks = re.compile(r"[ \t\r\n]*").match
-_string_stop = re.compile(r'["\\\x00-\x1f]').search
+_string_stop = re.compile(r'["\\]').search
 _atom_run = re.compile(r"[-+.0-9A-Za-z]*").match
 _atom = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null)\Z").match
 _atom_start = frozenset("-0123456789tfn")
@@ -25,7 +25,7 @@ _atom_start = frozenset("-0123456789tfn")
 class JsonScanner:
     """`scan` takes a buffer and a position and returns the new position. `done` and `failed` describe the value."""
 
-    __slots__ = ("_atom_text", "_escaped", "_is_key", "_size", "_stack", "_state", "failed", "flawed")
+    __slots__ = ("_atom_text", "_escaped", "_is_key", "_size", "_stack", "_state", "failed")
 
     wakes = staticmethod(_string_stop)
     """While `in_string`, a piece without a match does not change the state, so it need not be scanned."""
@@ -37,7 +37,6 @@ class JsonScanner:
         self._escaped = False
         self._atom_text = ""
         self._size = 0
-        self.flawed = False
         self.failed: str | None = None
 
     @property
@@ -75,27 +74,19 @@ class JsonScanner:
     def _scan_string(self, text: str, position: int, length: int) -> int:
         if self._escaped:
             self._escaped = False
-            if text[position] not in '"\\/bfnrtu':
-                self.flawed = True
             position += 1
         while True:
             stop = _string_stop(text, position)
             if stop is None:
                 return length
-            character = stop.group()
             position = stop.end()
-            if character == '"':
+            if stop.group() == '"':
                 self._state = _COLON if self._is_key else self._after_value()
                 return position
-            if character != "\\":
-                self.flawed = True
-            elif position == length:
+            if position == length:
                 self._escaped = True
                 return length
-            else:
-                if text[position] not in '"\\/bfnrtu':
-                    self.flawed = True
-                position += 1
+            position += 1
 
     def _scan_atom(self, text: str, position: int) -> int:
         end = _atom_run(text, position).end()  # type: ignore[union-attr]

@@ -23,7 +23,7 @@ from dragoman.secrets import scrub
 _looks_secret = re.compile(r"[\w+/=-]{20}|://[^/\s]*@|(?i:pass|pwd|secret)").search
 _exchange_id = re.compile(r"ex_[0-9a-f]{8,40} ").match
 _OWN = (os.path.dirname(os.path.abspath(__file__)) + os.sep, os.path.dirname(asyncio.__file__) + os.sep)
-"""Frames of dragoman and of the event loop stand above the frames of a tool and say nothing about it."""
+"""Frames of dragoman and of the event loop precede the frames of a tool and say nothing about it."""
 _LONGEST = 8000
 _MOST_KEPT = 500
 

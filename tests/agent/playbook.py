@@ -1,4 +1,4 @@
-"""A run as a script: what happens in the world, and what the machine wants done about it, line by line.
+"""A run as a script: the inputs that the machine receives, and the commands that it has to return.
 
     Playbook(weather).starts("hi").asks().replies(call("weather", city="Paris")).runs("weather").answers("sunny")
     .asks().replies("It is sunny.").ends("answered")
@@ -62,7 +62,7 @@ Wanted = TypeVar("Wanted", bound=Command)
 
 
 def make_config(*tools: Any, native: bool = True, **settings: Any) -> RunConfig:
-    """The settings of a run with these tools, at an endpoint of no known vendor."""
+    """Return the configuration of a run with these tools. Its endpoint belongs to no known vendor."""
     endpoint = settings.pop("endpoint", None) or scripted_endpoint(native=native)
     answer = settings.get("answer")
     if settings.pop("summary", False):
@@ -72,7 +72,7 @@ def make_config(*tools: Any, native: bool = True, **settings: Any) -> RunConfig:
 
 
 class Playbook:
-    """One run, told step by step."""
+    """One run, step by step. The methods for inputs come first, those that check commands follow."""
 
     def __init__(
         self, *tools: Any, native: bool = True, spending: Spending | None = None, replays: bool = True, **settings: Any
@@ -90,10 +90,10 @@ class Playbook:
         self._seen: list[Any] = []
         self._header: Header | None = None
 
-    # ---- what happens ------------------------------------------------------------------------------------------------
+    # ---- inputs ------------------------------------------------------------------------------------------------------
 
     def starts(self, *task: Any) -> Playbook:
-        """The run begins with a text, or with messages."""
+        """Start the run with a text, or with messages."""
         messages = [message for each in task for message in read_task(each)]
         self._header = Header(SEED.hex(), messages, mode=self.machine.mode)
         self._take(self.machine.start(messages))
@@ -109,7 +109,7 @@ class Playbook:
         model: str = "",
         reply: Reply | None = None,
     ) -> Playbook:
-        """The model answers with texts, calls and other parts; or with a reply as it is."""
+        """The model replies with texts, calls and other parts, or with the given reply."""
         made = reply if reply is not None else as_reply(list(said), usage=usage)
         made = number_calls(made, self._number)
         if self.ask.composed.chosen_mode.mode == "text":
@@ -122,7 +122,7 @@ class Playbook:
         return self.receives(Replied(made, reader.extraction, self.at, model))
 
     def fails(self, kind: Any, message: str = "", status: int | None = None, **more: Any) -> Playbook:
-        """The model cannot be asked."""
+        """The request fails."""
         failure = Failure(kind, message, status, **more)
         reader = open_reader(self.ask.composed, self.machine.conversation)
         for event in unfold(Reply(Message("assistant"), failure=failure)):
@@ -140,12 +140,12 @@ class Playbook:
         reason: str = "",
         mistake: bool = False,
     ) -> Playbook:
-        """A running tool gives its result: the first one, or the one that is named."""
+        """A running call returns its result: the first one, or the one with the name `of`."""
         call = self._pick("run", of)
         result = ToolResult(call.id, call.name, content, is_error=error)
         return self.receives(ToolAnswered(call.id, result, ends, reason, mistake, 0.1, self.at))
 
-    def hooks_say(
+    def hooks_answer(
         self,
         verdict: Literal["go", "deny", "stop"] = "go",
         *,
@@ -153,7 +153,7 @@ class Playbook:
         arguments: dict[str, Any] | None = None,
         reason: str = "",
     ) -> Playbook:
-        """The hooks have seen a call."""
+        """The hooks return a verdict on a call."""
         return self.receives(Reviewed(self._pick("review", of).id, verdict, arguments, reason, self.at))
 
     def approves(self, *, of: str | None = None, arguments: dict[str, Any] | None = None) -> Playbook:
@@ -163,22 +163,22 @@ class Playbook:
         return self.receives(Denied(self._pick("approve", of).id, reason, by, self.at))
 
     def steers(self, words: str) -> Playbook:
-        """Somebody puts in a word."""
+        """The user adds a message during the run."""
         return self.receives(Steered(Message("user", [Text(words)]), self.at))
 
-    def makes_room(self, messages: Sequence[Message], *losses: str) -> Playbook:
-        """The compactor gives a shorter conversation."""
+    def compacts(self, messages: Sequence[Message], *losses: str) -> Playbook:
+        """The compactor returns a shorter conversation."""
         return self.receives(Compacted(list(messages), list(losses), self.at))
 
     def is_cancelled(self, reason: str = "enough", *, partial: str = "") -> Playbook:
         return self.receives(Cancelled(reason, partial, self.at))
 
     def is_stopped(self, reason: str = "", *, failed: bool = False) -> Playbook:
-        """A hook around a request ends the run."""
+        """A hook around a request stops the run."""
         return self.receives(Stopped(reason, failed, self.at))
 
     def later(self, seconds: float) -> Playbook:
-        """Time passes, and nobody tells the machine yet."""
+        """Advance the clock. The machine learns of it with the next input."""
         self.at += seconds
         return self
 
@@ -186,8 +186,10 @@ class Playbook:
         return self.receives(Ticked(self.at))
 
     def receives(self, told: Input) -> Playbook:
-        """Anything at all happens."""
-        assert not self._pending, f"before {told!r} the machine wanted something else:\n{self._show()}"
+        """The machine receives this input."""
+        assert not self._pending, (
+            f"before {told!r} there are commands that no line of the script expects:\n{self._show()}"
+        )
         self._inputs.append(told)
         self._take(self.machine.receive(told))
         self._seen.append(snapshot(self.machine))
@@ -211,7 +213,7 @@ class Playbook:
         waiting.remove(found[0])
         return found[0]
 
-    # ---- what the machine wants --------------------------------------------------------------------------------------
+    # ---- commands ----------------------------------------------------------------------------------------------------
 
     def asks(
         self,
@@ -222,7 +224,7 @@ class Playbook:
         options: dict[str, Any] | None = None,
         model: str | None = None,
     ) -> Playbook:
-        """It sends a request; `hearing` are words that stand in the last message of it."""
+        """The machine sends a request. `hearing` is a text that its last message contains."""
         ask = self._expect(Ask)
         self.asked.append(ask)
         request, chosen_mode = ask.composed.request, ask.composed.chosen_mode
@@ -231,7 +233,7 @@ class Playbook:
         if tools is not None:
             assert [tool.name for tool in request.tools] == tools
         if hearing is not None:
-            assert hearing in words_of(request.messages[-1]), f"it hears {words_of(request.messages[-1])!r}"
+            assert hearing in words_of(request.messages[-1]), f"the last message is {words_of(request.messages[-1])!r}"
         if options is not None:
             assert {name: request.options.get(name) for name in options} == options
         if model is not None:
@@ -239,36 +241,36 @@ class Playbook:
         return self
 
     def reviews(self, *names: str) -> Playbook:
-        """It shows these calls to the hooks."""
+        """The machine passes these calls to the hooks."""
         for name in names:
             command = self._expect(Review)
             assert command.call.name == name
             self._waiting["review"].append(command.call)
         return self
 
-    def seeks_approval(self, name: str, why: str = "") -> Playbook:
+    def asks_for_approval(self, name: str, why: str = "") -> Playbook:
         command = self._expect(AskApproval)
         assert command.call.name == name
-        assert why in command.why, f"it asks because {command.why!r}"
+        assert why in command.why, f"the reason is {command.why!r}"
         self._waiting["approve"].append(command.call)
         return self
 
     def runs(self, *names: str) -> Playbook:
-        """It runs these calls beside one another."""
+        """The machine runs these calls concurrently."""
         command = self._expect(RunTools)
         assert [planned.call.name for planned in command.batch] == list(names), self._show(command)
         self._waiting["run"] += [planned.call for planned in command.batch]
         self.batch: tuple[Planned, ...] = command.batch
         return self
 
-    def stops_tools(self, *names: str) -> Playbook:
-        """It stops tools that are running."""
+    def cancels_tools(self, *names: str) -> Playbook:
+        """The machine cancels these running calls."""
         command = self._expect(CancelTools)
         stopped = [self._pick("run", call_id) for call_id in command.call_ids]
         assert [call.name for call in stopped] == list(names)
         return self
 
-    def makes_compact(self) -> Playbook:
+    def requests_compaction(self) -> Playbook:
         self.compact = self._expect(Compact)
         return self
 
@@ -278,16 +280,16 @@ class Playbook:
         return self
 
     def ends(self, kind: str, reason: str = "", *, category: str | None = None, text: str | None = None) -> RunResult:
-        """It is done; gives the result."""
+        """The run has ended with this outcome. Return its result."""
         result = self._expect(Finish).result
         outcome = result.outcome
         assert outcome.kind == kind, outcome
         if category is not None or kind != "provider_failed":
             assert outcome.category == (category or CATEGORIES[kind]), outcome
-        assert reason.lower() in outcome.reason.lower(), f"it ended because {outcome.reason!r}"
+        assert reason.lower() in outcome.reason.lower(), f"the reason is {outcome.reason!r}"
         if text is not None:
             assert result.text == text
-        self.rests()
+        self.is_idle()
         check_conversation(result.messages)
         check_account(result)
         check_events(self.events)
@@ -295,9 +297,9 @@ class Playbook:
             self._check_replay()
         return result
 
-    def rests(self) -> Playbook:
-        """It wants nothing."""
-        assert not self._pending, f"it wants more:\n{self._show()}"
+    def is_idle(self) -> Playbook:
+        """The machine has returned no further command."""
+        assert not self._pending, f"there are more commands:\n{self._show()}"
         return self
 
     @property
@@ -306,36 +308,36 @@ class Playbook:
         return self.asked[-1]
 
     def _expect(self, kind: type[Wanted]) -> Wanted:
-        assert self._pending, f"{kind.__name__} was expected, and it wants nothing"
+        assert self._pending, f"{kind.__name__} was expected, and there is no command"
         command = self._pending.pop(0)
-        assert isinstance(command, kind), f"{kind.__name__} was expected, and there came {self._show(command)}"
+        assert isinstance(command, kind), f"{kind.__name__} was expected, not {self._show(command)}"
         return command
 
     def _show(self, *first: Command) -> str:
         return "\n".join(f"  {_describe(command)}" for command in [*first, *self._pending])
 
-    # ---- what was told -----------------------------------------------------------------------------------------------
+    # ---- results and events ------------------------------------------------------------------------------------------
 
-    def told(self, call: str, words: str, *, error: bool | None = None, ran: bool | None = None) -> Playbook:
-        """The last result of a call (by its id or the name of its tool) says this."""
+    def has_result(self, call: str, words: str, *, error: bool | None = None, ran: bool | None = None) -> Playbook:
+        """The last result of a call, by its id or the name of its tool, contains these words."""
         ended = [each for each in self.events if isinstance(each, ToolEnded) and call in (each.call.id, each.call.name)]
         assert ended, f"{call} has no result"
         last = ended[-1]
-        assert words in content_of(last.result), f"{call} was told {content_of(last.result)!r}"
+        assert words in content_of(last.result), f"the result of {call} is {content_of(last.result)!r}"
         assert error is None or last.result.is_error is error, last
         assert ran is None or last.ran is ran, last
         return self
 
     def notices(self, kind: str, words: str = "") -> Playbook:
-        """Whoever watches was told of this."""
+        """An event `Noticed` of this kind contains these words."""
         found = [event for event in self.events if isinstance(event, Noticed) and event.kind == kind]
         assert any(words in event.message for event in found), [e for e in self.events if isinstance(e, Noticed)]
         return self
 
-    # ---- the law of replay -------------------------------------------------------------------------------------------
+    # ---- replay ------------------------------------------------------------------------------------------------------
 
     def records(self, count: int | None = None) -> list[Record]:
-        """What a journal holds after so many inputs."""
+        """Return the records of a journal after the first `count` inputs."""
         assert self._header is not None
         bodies: list[tuple[Any, bytes, str]] = [("run", encode(self._header), "")]
         for told in self._inputs[:count]:
@@ -350,12 +352,12 @@ class Playbook:
 
 
 def snapshot(machine: Machine) -> Any:
-    """Where a machine is: the conversation, what it waits for, and its end."""
+    """Return the state of a machine: the conversation, its outstanding commands, and its result."""
     return list(machine.messages), [_essence(command) for command in machine.outstanding()], machine.result
 
 
 def _essence(command: Command) -> Any:
-    """A command in what can be compared: sets of tools and estimates are equal to themselves alone."""
+    """Return the comparable parts of a command. Toolsets and estimates have no equality of their own."""
     if isinstance(command, Ask):
         composed = command.composed
         chosen_mode = composed.chosen_mode
@@ -391,7 +393,7 @@ def _describe(command: Command) -> str:
 
 
 def check_conversation(messages: Sequence[Message]) -> None:
-    """Every call is answered exactly once, in the message right behind its reply, in the order of the calls."""
+    """Check that each call has exactly one result, in the message after its reply, in the order of the calls."""
     seen: set[str] = set()
     for place, message in enumerate(messages):
         calls = [part.id for part in message.parts if isinstance(part, ToolCall | InvalidCall)]
@@ -411,7 +413,7 @@ def check_conversation(messages: Sequence[Message]) -> None:
 
 
 def check_account(result: RunResult) -> None:
-    """The calls and results of a run are those of its conversation."""
+    """Check that the calls and results of a run are those of its conversation."""
     assert [call.id for call in result.calls] == [each.call_id for each in result.results]
     held = [part.call_id for message in result.messages for part in message.parts if isinstance(part, ToolResult)]
     listed = [each.call_id for each in result.results]
@@ -419,7 +421,7 @@ def check_account(result: RunResult) -> None:
 
 
 def check_events(events: Sequence[LoopEvent]) -> None:
-    """Every request has the end of its turn, and no call has two ends."""
+    """Check that each request has the end of its turn, and that no call ends twice."""
     assert sum(isinstance(event, Asked) for event in events) == sum(isinstance(event, TurnEnded) for event in events)
     ended = [event.call.id for event in events if isinstance(event, ToolEnded)]
     assert len(ended) == len(set(ended))
@@ -432,7 +434,7 @@ def content_of(result: ToolResult) -> str:
 
 
 def words_of(message: Message) -> str:
-    """Everything that stands in a message as words."""
+    """Return the text of a message and of its results."""
     texts = [part.text for part in message.parts if isinstance(part, Text)]
     results = [content_of(part) for part in message.parts if isinstance(part, ToolResult)]
     return "\n".join([*texts, *results])

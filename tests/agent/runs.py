@@ -1,4 +1,4 @@
-"""Agents with a scripted model, for tests of what really runs."""
+"""Agents with a scripted model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VALUES = {"connection": Connection, "safety": Safety, "context": ContextSetting
 
 
 def grouped(**settings: Any) -> dict[str, Any]:
-    """Settings by their own names, as the arguments of `Agent`: `transport=...` becomes part of `connection=...`."""
+    """Return the arguments of `Agent`: `transport=...` becomes a part of `connection=...`, and so on."""
     made = dict(settings)
     for place, kind in _VALUES.items():
         names = [name for name in kind.__struct_fields__ if name in made]
@@ -28,13 +28,13 @@ def grouped(**settings: Any) -> dict[str, Any]:
 
 
 def agent(replies: Any, *tools: Any, native: bool = True, loop: bool = False, **settings: Any) -> Agent:
-    """An agent whose model says this."""
+    """Return an agent whose model sends these replies."""
     model = ScriptedModel(replies, native=native, loop=loop)
     return Agent(model.endpoint(), tools, **grouped(transport=model, **settings))
 
 
 def wait(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run it, and make sure that nothing of it goes on afterwards."""
+    """Run a coroutine, and check that it leaves no task behind."""
 
     async def watch() -> T:
         value = await asyncio.wait_for(coroutine, 30)

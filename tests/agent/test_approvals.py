@@ -1,4 +1,4 @@
-"""An approval holds for exactly what was shown, once, and for a while. What changes in between is asked about again."""
+"""An approval is valid for exactly the call that was shown, once, until it expires. A changed call needs another."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.agent.brokers import Launcher
 from tests.agent.runs import agent, notices, wait
+from tests.agent.script_tool import Launcher
 
 from dragoman.agent import Approval, ApprovalRequest, Limits
 from dragoman.agent.approvals import canonical, digest_call
@@ -31,7 +31,7 @@ def contents(results: list[ToolResult]) -> list[str]:
 # ---- what is shown ---------------------------------------------------------------------------------------------------
 
 
-def test_whoever_is_asked_sees_what_will_run_and_why(tmp_path: Path) -> None:
+def test_the_approver_sees_what_will_run_and_why(tmp_path: Path) -> None:
     seen: list[ApprovalRequest] = []
     launcher = Launcher(tmp_path)
 
@@ -50,7 +50,7 @@ def test_whoever_is_asked_sees_what_will_run_and_why(tmp_path: Path) -> None:
     assert request.expires is not None
 
 
-def test_secrets_are_hidden_from_whoever_is_asked_and_the_places_are_named(tmp_path: Path) -> None:
+def test_secrets_are_hidden_from_the_approver_and_their_paths_are_named(tmp_path: Path) -> None:
     sink = HumanSink(["correct-horse-battery"])
     arguments = {
         "headers": [{"Authorization": "Bearer sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"}],
@@ -227,7 +227,7 @@ def test_an_approval_expires_while_its_call_waits_for_another(tmp_path: Path) ->
 # ---- other answers than yes and no -----------------------------------------------------------------------------------
 
 
-def test_edited_arguments_are_inspected_decided_and_bound_anew(tmp_path: Path) -> None:
+def test_edited_arguments_are_inspected_decided_and_bound_again(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
     (tmp_path / "other.sh").write_text("other", encoding="utf-8")
     result = wait(
@@ -330,7 +330,7 @@ def test_50_an_approver_that_hangs_is_a_denial_when_the_approval_would_have_expi
     assert contents(result.results) == ["Denied by default: nobody answered in time"]
 
 
-def test_where_nobody_is_there_the_model_is_told_how_it_could_be_allowed(tmp_path: Path) -> None:
+def test_without_an_approver_the_model_learns_how_the_call_could_be_allowed(tmp_path: Path) -> None:
     result = wait(agent([LAUNCH, "done"], Launcher(tmp_path).tool()).arun("hi"))
     assert "`auto_approve`" in contents(result.results)[0]
 

@@ -1,4 +1,4 @@
-"""What a run leaves in the audit log: every decision, approval, start and end, and no value."""
+"""The records of a run in the audit log: every decision, approval, start and end, without values."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.brokers import Launcher
 from tests.agent.runs import agent, wait
+from tests.agent.script_tool import Launcher
 
 import dragoman
 from dragoman.journal.audit import AuditFailed

@@ -1,4 +1,4 @@
-"""Every bound of a run: turns, tokens, cost, time, calls, repairs, mistakes, blanks; and what is done at one."""
+"""The limits of a run: turns, tokens, cost, time, calls, repairs, mistakes and blanks."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ def dollar_each(usage: Usage, *rest: Any) -> float:
 
 def unknown(usage: Usage, *rest: Any) -> None:
     return None
+
+
+def test_a_request_that_timed_out_costs_nothing_also_without_a_known_price() -> None:
+    play = Playbook(limits=Limits(seconds=1.0), price=unknown).starts("hi").asks().later(2.0)
+    assert play.fails("timed_out").ends("time_limit").cost == 0.0
 
 
 # ---- turns -----------------------------------------------------------------------------------------------------------
@@ -147,7 +152,7 @@ def test_a_run_has_its_time() -> None:
 def test_a_result_that_comes_when_the_time_is_over_is_not_lost() -> None:
     play = Playbook(look, write, limits=Limits(seconds=60.0)).starts("hi").asks().later(10.0)
     play.replies(call("look", where="a"), call("look", where="b"), call("write", path="c")).runs("look", "look")
-    play.later(50.0).answers("found", of="call_1").stops_tools("look")
+    play.later(50.0).answers("found", of="call_1").cancels_tools("look")
     result = play.ends("time_limit")
     assert result.results[0].content == "found"
     assert "outcome is unknown" in str(result.results[1].content)
@@ -163,7 +168,7 @@ def test_a_reply_that_comes_when_the_time_is_over_was_paid_for_and_is_kept() -> 
 
 def test_waiting_for_an_approval_takes_from_the_time_of_the_run() -> None:
     play = Playbook(delete, has_approver=True, limits=Limits(seconds=60.0)).starts("hi").asks()
-    play.replies(call("delete", path="a")).seeks_approval("delete").later(60.0).denies("nobody answered")
+    play.replies(call("delete", path="a")).asks_for_approval("delete").later(60.0).denies("nobody answered")
     assert play.ends("time_limit").results[0].content == "Not run: the time is over."
 
 
@@ -179,7 +184,7 @@ def test_a_clock_that_jumps_back_changes_nothing() -> None:
 def test_too_many_calls_in_one_reply_and_none_of_them_runs() -> None:
     play = Playbook(look, limits=Limits(calls_per_turn=2)).starts("hi").asks()
     play.replies(*(call("look", where=where) for where in "abc"))
-    play.told("call_2", "Not run: the reply held 3 calls, and 2 are allowed", error=True, ran=False)
+    play.has_result("call_2", "Not run: the reply held 3 calls, and 2 are allowed", error=True, ran=False)
     play.asks().replies(call("look", where="a"), call("look", where="b")).runs("look", "look")
 
 
@@ -192,7 +197,7 @@ def test_after_three_turns_in_a_row_without_a_good_call_the_run_ends() -> None:
     assert result.turns == 3
 
 
-def test_mistakes_are_counted_once_per_turn_and_a_call_that_runs_begins_anew() -> None:
+def test_mistakes_are_counted_once_per_turn_and_a_call_that_runs_resets_the_count() -> None:
     play = Playbook(weather).starts("hi").asks().replies(call("n1"), call("n2"), call("n3"), call("n4"))
     play.asks().replies(call("n5")).asks().replies(call("n6"), call("weather", city="Paris")).runs("weather")
     play.answers("sunny").asks().replies(call("n7")).asks().replies(call("n8")).asks().replies("Sorry").ends("answered")
@@ -269,14 +274,14 @@ def test_limits_that_allow_nothing_are_refused(settings: dict[str, Any]) -> None
 def test_failures_of_the_provider_do_not_use_up_turns() -> None:
     failure = Failure("context_too_long", "too long", 400)
     play = Playbook(limits=Limits(turns=1)).starts("hi").asks()
-    play.replies(reply=Reply(Message("assistant"), failure=failure)).makes_compact()
-    play.makes_room([Message("user", [Text("hi")])]).asks().replies("Hello").ends("answered")
+    play.replies(reply=Reply(Message("assistant"), failure=failure)).requests_compaction()
+    play.compacts([Message("user", [Text("hi")])]).asks().replies("Hello").ends("answered")
 
 
 def test_repeatable_and_other_calls_count_alike() -> None:
     play = Playbook(read, limits=Limits(calls_per_turn=1)).starts("hi").asks()
     again = ToolCall("", "read", {"path": "a"})
-    play.replies(again, again).told("call_1", "Not run: the reply held 2 calls, and 1 are allowed").asks()
+    play.replies(again, again).has_result("call_1", "Not run: the reply held 2 calls, and 1 are allowed").asks()
 
 
 # ---- budgets that runs share -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Making room: what goes first, what never goes, and that no call is ever torn from its result."""
+"""Compaction: what is removed first, what stays, and that a call and its result stay together."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_pinned_messages_stay_byte_for_byte_and_bring_their_partners() -> None:
     assert "x" * 3000 not in contents(made.messages)[:1]
 
 
-def test_the_first_and_the_last_words_of_the_user_stay() -> None:
+def test_the_first_and_the_last_message_of_the_user_stay() -> None:
     first, last = Message("user", [Text("first " * 50)]), Message("user", [Text("last " * 50)])
     middle = Message("user", [Text("middle " * 50)])
     messages = [first, *turn(0, "a" * 500), middle, *turn(1, "b" * 500), last, *turn(2, "c"), *turn(3, "d")]

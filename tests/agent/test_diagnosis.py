@@ -297,7 +297,7 @@ def test_a_run_that_waits_for_its_validator_is_restored_and_can_be_cancelled() -
     play = Playbook(weather, answer=form, validates=True).starts("hi").asks()
     play.replies(call("final_answer", answer=HOT))
     assert play._expect(CheckAnswer).answer == Forecast("Paris", 90)
-    play.receives(AnswerChecked("too warm")).told("final_answer", "too warm", error=True, ran=False).asks()
+    play.receives(AnswerChecked("too warm")).has_result("final_answer", "too warm", error=True, ran=False).asks()
     play.replies('{"city": "Paris", "degrees": 80}')._expect(CheckAnswer)
     play.receives(AnswerChecked("still too warm")).asks(hearing="still too warm")
     play.replies(call("final_answer", answer=WARM))._expect(CheckAnswer)

@@ -1,4 +1,4 @@
-"""The echo guard remembers untrusted content over summaries, sessions and resumed runs, and in the tasks of others."""
+"""The echo guard knows untrusted content after summaries, in later runs, in resumed runs and in child runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends in the middle: cancelled in every state, halted, failed for good, stopped; and news that nobody waits for."""
+"""Runs that end early: cancelled in every state, halted, failed, stopped; and inputs that no command waits for."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _asking() -> Playbook:
 
 def _reviewing() -> Playbook:
     play = Playbook(look, read, delete, has_reviewers=True, has_approver=True).starts("hi").asks()
-    return play.replies(*CALLS).reviews("look", "read").hooks_say()
+    return play.replies(*CALLS).reviews("look", "read").hooks_answer()
 
 
 def _running() -> Playbook:
@@ -50,12 +50,12 @@ def _half_done() -> Playbook:
 
 
 def _approving() -> Playbook:
-    return _half_done().answers("text").seeks_approval("delete")
+    return _half_done().answers("text").asks_for_approval("delete")
 
 
 def _compacting() -> Playbook:
     long = Message("user", [Text("word " * 2000)])
-    return Playbook(weather, window=2000, context=ContextSettings(reply=100)).starts(long).makes_compact()
+    return Playbook(weather, window=2000, context=ContextSettings(reply=100)).starts(long).requests_compaction()
 
 
 STATES: dict[str, Callable[[], Playbook]] = {
@@ -72,9 +72,9 @@ STATES: dict[str, Callable[[], Playbook]] = {
 def test_a_run_can_be_cancelled_wherever_it_is(state: str) -> None:
     play = STATES[state]().is_cancelled("enough")
     if state == "running":
-        play.stops_tools("look", "read")
+        play.cancels_tools("look", "read")
     if state == "half done":
-        play.stops_tools("read")
+        play.cancels_tools("read")
     result = play.ends("cancelled", "enough", category="retryable")
     made = 0 if state in ("asking", "compacting") else len(CALLS)
     assert len(result.results) == made
@@ -90,9 +90,9 @@ def test_a_run_can_be_cancelled_wherever_it_is(state: str) -> None:
 def test_a_run_can_be_stopped_by_a_hook_wherever_it_is(state: str) -> None:
     play = STATES[state]().is_stopped("policy")
     if state == "running":
-        play.stops_tools("look", "read")
+        play.cancels_tools("look", "read")
     if state == "half done":
-        play.stops_tools("read")
+        play.cancels_tools("read")
     play.ends("stopped", "policy", category="success")
 
 
@@ -124,7 +124,7 @@ def test_a_tool_may_end_the_run(ends: str, kind: str, category: str) -> None:
     play.replies(call("look", where="a"), call("read", path="b"), call("look", where="c"), call("write", path="d"))
     play.runs("look", "read", "look").answers("text", of="read")
     play.answers("The disk is full.", of="call_1", ends=ends, reason="disk full")  # type: ignore[arg-type]
-    result = play.stops_tools("look").ends(kind, "disk full", category=category)
+    result = play.cancels_tools("look").ends(kind, "disk full", category=category)
     contents = [str(each.content) for each in result.results]
     assert contents[0] == "The disk is full."
     assert contents[1] == "text"
@@ -163,32 +163,32 @@ STRAY: list[Input] = [
 def test_what_nobody_waits_for_changes_nothing(state: str, told: Input) -> None:
     play = STATES[state]()
     before = play.machine.outstanding()
-    play.receives(told).rests()
+    play.receives(told).is_idle()
     assert play.machine.outstanding() == before
 
 
 @pytest.mark.parametrize("told", [STRAY[1], STRAY[3], STRAY[5], STRAY[6]], ids=lambda told: type(told).__name__)
 def test_news_of_calls_changes_nothing_while_the_model_is_asked(told: Input) -> None:
-    _asking().receives(told).rests().replies("Hello").ends("answered")
+    _asking().receives(told).is_idle().replies("Hello").ends("answered")
 
 
 def test_a_result_counts_once() -> None:
     play = Playbook(look).starts("hi").asks().replies(call("look", where="a"), call("look", where="b"))
     play.runs("look", "look").answers("first", of="call_1")
-    play.receives(ToolAnswered("call_1", ToolResult("call_1", "look", "again"))).rests().answers("second")
+    play.receives(ToolAnswered("call_1", ToolResult("call_1", "look", "again"))).is_idle().answers("second")
     result = play.asks().replies("done").ends("answered")
     assert [each.content for each in result.results] == ["first", "second"]
 
 
 def test_a_call_that_was_not_started_has_no_result_to_give() -> None:
     play = _approving()
-    play.receives(ToolAnswered("call_3", ToolResult("call_3", "delete", "done anyway"))).rests()
-    play.denies("no").told("delete", "Denied by the user: no").asks()
+    play.receives(ToolAnswered("call_3", ToolResult("call_3", "delete", "done anyway"))).is_idle()
+    play.denies("no").has_result("delete", "Denied by the user: no").asks()
 
 
 def test_an_answer_of_the_approver_counts_once() -> None:
     play = _approving().denies("no").asks()
-    play.receives(Approved("call_3")).rests().replies("Well.").ends("answered")
+    play.receives(Approved("call_3")).is_idle().replies("Well.").ends("answered")
 
 
 @pytest.mark.parametrize(
@@ -197,15 +197,15 @@ def test_an_answer_of_the_approver_counts_once() -> None:
 def test_after_the_end_nothing_changes(told: Input) -> None:
     play = Playbook().starts("hi").asks().replies("Hello")
     result = play.ends("answered")
-    play.receives(told).rests()
+    play.receives(told).is_idle()
     assert play.machine.result is result
     assert play.machine.outstanding() == []
 
 
 def test_a_cancelled_run_stays_cancelled() -> None:
-    play = _running().is_cancelled().stops_tools("look", "read")
+    play = _running().is_cancelled().cancels_tools("look", "read")
     result = play.ends("cancelled")
-    play.receives(ToolAnswered("call_1", ToolResult("call_1", "look", "late"))).rests()
+    play.receives(ToolAnswered("call_1", ToolResult("call_1", "look", "late"))).is_idle()
     assert play.machine.result is result
 
 
@@ -215,7 +215,7 @@ def test_a_run_without_time_ends_before_the_first_word() -> None:
 
 
 def test_every_outcome_has_a_category_and_is_documented() -> None:
-    """Whoever adds an outcome to `OutcomeKind` learns here what is missing."""
+    """This test fails for a new outcome until all tables contain it."""
     kinds = set(get_args(OutcomeKind))
     assert set(CATEGORIES) == kinds
     assert len(CATEGORIES) == sum(map(len, _BY_CATEGORY.values()))

@@ -1,4 +1,4 @@
-"""Whoever adds an event type learns here which tables have to say something about it.
+"""These tests fail for a new event type until each table handles it or lists it as ignored.
 
 An event type is defined in `agent/events.py` (or `events.py`). It is redacted and logged without an entry. The audit
 log, the spans and the screen have to handle it, or it is listed in `LEFT_ALONE`.

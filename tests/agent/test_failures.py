@@ -1,4 +1,4 @@
-"""Providers that fail: typed outcomes, another manner, another model, a shorter conversation."""
+"""Requests that fail: outcomes, another tool mode, another model, a shorter conversation."""
 
 from __future__ import annotations
 
@@ -88,6 +88,20 @@ def test_a_server_whose_reported_tokens_cannot_hold_the_definitions_is_asked_aga
     assert result.turns == 2, "a reply to a request without the tools does not count"
 
 
+def test_a_problem_has_the_number_of_its_turn_also_after_a_failed_request() -> None:
+    """Failed requests counted, which are no turns: the events had other numbers."""
+    play = Playbook(weather, fallbacks=(SECOND,)).starts("hi").asks(model="scripted").fails("overloaded", "", 529)
+    play.asks(model="second").replies('I call:\n```json\n{"name": "weather", "arguments": {"city": "Paris"}}\n```')
+    result = play.asks().replies("Sunny.").ends("answered")
+    assert [(problem.kind, problem.turn) for problem in result.problems] == [("model_replaced", 1), ("suspect", 1)]
+
+
+def test_a_turn_limit_does_not_name_agents_that_were_not_called() -> None:
+    play = Playbook(search_manual, limits=Limits(turns=1)).starts("Where is the valve?").asks(mode="native")
+    play.replies("I cannot know.", usage=Usage(14, 5)).learns(native=False)
+    assert play.ends("turn_limit").outcome.reason == "the turn limit of 1 is reached"
+
+
 def test_after_a_call_in_text_a_server_that_reports_too_few_tokens_is_not_asked_again() -> None:
     play = Playbook(search_manual).starts("Where is the valve?").asks(mode="native")
     play.replies(formats.render([call("search_manual", query="valve")], "hermes"), usage=Usage(14, 5))
@@ -144,7 +158,7 @@ def test_the_lesson_in_the_body_counts_as_well() -> None:
     play.learns(native=False).asks(mode="text")
 
 
-def test_words_that_nobody_knows_are_tried_once_and_remembered_only_when_it_worked() -> None:
+def test_an_unknown_message_leads_to_one_attempt_and_to_a_fact_only_if_it_succeeds() -> None:
     strange = ("bad_request", "functions: extra inputs are not permitted", 422)
     play = Playbook(weather).starts("hi").asks(mode="native").fails(*strange).notices("tools_rejected")
     play.asks(mode="text").replies("Hello").learns(native=False).ends("answered")
@@ -212,7 +226,7 @@ def test_an_agent_keeps_what_it_learned_of_the_messages() -> None:
     assert roles == [["system", "user"], ["user"], ["user"]]
 
 
-def test_a_run_that_is_brought_back_after_its_agent_has_learned_goes_on_where_it_was() -> None:
+def test_a_run_that_is_resumed_after_its_agent_has_learned_a_fact_continues() -> None:
     """The failure that taught the lesson stands in the journal; the agent that reads it knows the lesson already."""
     from dragoman.agent.resume import restore
 
@@ -230,7 +244,7 @@ SECOND = scripted_endpoint(model="second", base_url="http://second.invalid/v1")
 THIRD = scripted_endpoint(native=False, model="third", base_url="http://third.invalid/v1")
 
 
-def test_the_next_model_goes_on_where_one_fails() -> None:
+def test_the_next_model_continues_after_a_failure() -> None:
     play = Playbook(weather, fallbacks=(SECOND, THIRD), limits=Limits(turns=3)).starts("hi").asks(model="scripted")
     play.fails("overloaded", "busy", 529).notices("model_replaced", "scripted failed (busy); second replaces it")
     play.asks(model="second", mode="native").replies(call("weather", city="Paris")).runs("weather").answers("sunny")
@@ -241,7 +255,7 @@ def test_the_next_model_goes_on_where_one_fails() -> None:
 
 
 @pytest.mark.parametrize("kind", ["unauthorized", "bad_request", "insecure"])
-def test_what_another_model_cannot_mend_is_not_tried_with_it(kind: Any) -> None:
+def test_a_failure_that_another_model_does_not_help_is_not_retried_with_it(kind: Any) -> None:
     Playbook(fallbacks=(SECOND,)).starts("hi").asks().fails(kind, "no").ends(
         "unauthorized" if kind == "unauthorized" else "provider_failed"
     )
@@ -285,26 +299,32 @@ SHORT = LONG[2:]
 
 
 def test_a_conversation_that_is_too_long_is_made_shorter_once_and_asked_again() -> None:
-    play = Playbook(weather).starts(LONG).asks().fails("context_too_long", "prompt is too long", 400).makes_compact()
+    play = (
+        Playbook(weather).starts(LONG).asks().fails("context_too_long", "prompt is too long", 400).requests_compaction()
+    )
     assert play.compact.messages == LONG
     assert not play.compact.budget.holds(LONG)
-    play.makes_room(SHORT, "two messages were left out").notices("compacted", "two messages").asks()
+    play.compacts(SHORT, "two messages were left out").notices("compacted", "two messages").asks()
     assert play.ask.composed.request.messages == SHORT
     result = play.fails("context_too_long", "still too long", 400).ends("context_full", category="capacity")
     assert [problem.kind for problem in result.problems] == ["compacted"]
 
 
 def test_it_may_become_too_long_again_later() -> None:
-    play = Playbook(weather).starts(LONG).asks().fails("context_too_long", "", 400).makes_compact().makes_room(SHORT)
+    play = (
+        Playbook(weather).starts(LONG).asks().fails("context_too_long", "", 400).requests_compaction().compacts(SHORT)
+    )
     play.asks().replies(call("weather", city="Paris")).runs("weather").answers("sunny " * 2000).asks()
-    play.fails("context_too_long", "", 400).makes_compact().makes_room(SHORT).asks().replies("Sunny.").ends("answered")
+    play.fails("context_too_long", "", 400).requests_compaction().compacts(SHORT).asks().replies("Sunny.").ends(
+        "answered"
+    )
 
 
 def test_room_is_made_before_the_window_is_full() -> None:
-    play = Playbook(weather, window=2000, context=ContextSettings(reply=100)).starts(LONG).makes_compact()
+    play = Playbook(weather, window=2000, context=ContextSettings(reply=100)).starts(LONG).requests_compaction()
     assert play.compact.budget.target < 2000
     assert play.machine.outstanding() == [play.compact]
-    play.makes_room(SHORT, "one long message").asks(hearing="go on").replies("Yes.").ends("answered")
+    play.compacts(SHORT, "one long message").asks(hearing="go on").replies("Yes.").ends("answered")
 
 
 def test_a_conversation_that_fits_is_left_alone() -> None:
@@ -312,8 +332,8 @@ def test_a_conversation_that_fits_is_left_alone() -> None:
 
 
 def test_a_compactor_that_finds_nothing_does_not_stop_the_run() -> None:
-    play = Playbook(weather, window=2000, context=ContextSettings(reply=100)).starts(LONG).makes_compact()
-    play.makes_room(LONG).notices("compacted", "nothing could be left out").asks().replies("Hm.").ends("answered")
+    play = Playbook(weather, window=2000, context=ContextSettings(reply=100)).starts(LONG).requests_compaction()
+    play.compacts(LONG).notices("compacted", "nothing could be left out").asks().replies("Hm.").ends("answered")
 
 
 def test_what_was_learned_of_a_copied_call_outlives_the_compaction() -> None:
@@ -322,13 +342,13 @@ def test_what_was_learned_of_a_copied_call_outlives_the_compaction() -> None:
     from tests.agent.toolbox import read, write
 
     play = Playbook(read, write, native=False).starts("hi").asks().replies(call("read", path="page")).runs("read")
-    play.answers(PAGE).asks().fails("context_too_long", "", 400).makes_compact()
-    play.makes_room([Message("user", [Text("hi")])]).asks().replies(ECHO).asks(hearing="was not run")
+    play.answers(PAGE).asks().fails("context_too_long", "", 400).requests_compaction()
+    play.compacts([Message("user", [Text("hi")])]).asks().replies(ECHO).asks(hearing="was not run")
 
 
 def test_ids_of_calls_that_were_cut_away_are_not_used_again() -> None:
     play = Playbook(weather).starts("hi").asks().replies(ToolCall("one", "weather", {"city": "Paris"})).runs("weather")
-    play.answers("sunny").asks().fails("context_too_long", "", 400).makes_compact()
-    play.makes_room([Message("user", [Text("hi")])]).asks().replies(ToolCall("one", "weather", {"city": "Rome"}))
+    play.answers("sunny").asks().fails("context_too_long", "", 400).requests_compaction()
+    play.compacts([Message("user", [Text("hi")])]).asks().replies(ToolCall("one", "weather", {"city": "Rome"}))
     play.runs("weather")
     assert play.batch[0].call.id != "one"

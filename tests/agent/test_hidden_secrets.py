@@ -1,4 +1,4 @@
-"""Secrets in what tools answer: the model does not get to see them, nor does a log, and files keep them unharmed."""
+"""Secrets in results: neither the model nor a log sees them, and files keep them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def shown_to_the_model(request: Request) -> str:
     return json.dumps(dragoman.wire.get("openai_chat").encode_request(request), default=str)
 
 
-class Desk:
+class SecretFile:
     """A file with secrets in it, and tools that read and write it."""
 
     def __init__(self) -> None:
@@ -82,14 +82,14 @@ def copy_with(change: Any) -> Any:
 
 @pytest.mark.parametrize("native", [True, False], ids=["native", "in the prompt"])
 def test_a_secret_in_a_result_is_in_no_later_request(native: bool) -> None:
-    desk = Desk()
+    secret_file = SecretFile()
     requests: list[str] = []
 
     def say(request: Request) -> Any:
         requests.append(shown_to_the_model(request))
         return call("read") if len(requests) == 1 else "I have read it."
 
-    made = agent(say, *desk.tools, native=native, loop=True, secrets=[REGISTERED])
+    made = agent(say, *secret_file.tools, native=native, loop=True, secrets=[REGISTERED])
     result = wait(made.arun("Read the file."))
     assert result.outcome.kind == "answered"
     assert len(requests) == 2 and "plain = yes" in requests[1]
@@ -99,45 +99,45 @@ def test_a_secret_in_a_result_is_in_no_later_request(native: bool) -> None:
 
 
 def test_a_secret_that_the_model_never_saw_is_written_back_exactly() -> None:
-    desk = Desk()
+    secret_file = SecretFile()
     write = copy_with(lambda seen: call("write", content=seen.replace("plain = yes", "plain = no")))
-    result = wait(agent(write, *desk.tools, loop=True, secrets=[REGISTERED]).arun("Change the file."))
-    assert desk.content == FILE.replace("plain = yes", "plain = no")
+    result = wait(agent(write, *secret_file.tools, loop=True, secrets=[REGISTERED]).arun("Change the file."))
+    assert secret_file.content == FILE.replace("plain = yes", "plain = no")
     assert not any(secret in result.text for secret in KNOWN)
 
 
 def test_a_tool_that_does_not_write_gets_the_placeholder() -> None:
-    desk = Desk()
+    secret_file = SecretFile()
     send = copy_with(lambda seen: call("send", text=seen))
-    wait(agent(send, *desk.tools, loop=True, secrets=[REGISTERED]).arun("Send the file."))
-    assert len(desk.sent) == 1
-    assert not any(secret in desk.sent[0] for secret in KNOWN)
-    assert "[redacted:" in desk.sent[0]
+    wait(agent(send, *secret_file.tools, loop=True, secrets=[REGISTERED]).arun("Send the file."))
+    assert len(secret_file.sent) == 1
+    assert not any(secret in secret_file.sent[0] for secret in KNOWN)
+    assert "[redacted:" in secret_file.sent[0]
 
 
 def test_a_placeholder_of_another_run_is_not_written() -> None:
-    desk = Desk()
-    first = wait(agent([call("read"), "done"], *desk.tools, secrets=[REGISTERED]).arun("Read."))
+    secret_file = SecretFile()
+    first = wait(agent([call("read"), "done"], *secret_file.tools, secrets=[REGISTERED]).arun("Read."))
     seen = str(first.results[0].content)
-    result = wait(agent([call("write", content=seen), "done"], *desk.tools, secrets=[REGISTERED]).arun("Write."))
-    assert desk.content == FILE
+    result = wait(agent([call("write", content=seen), "done"], *secret_file.tools, secrets=[REGISTERED]).arun("Write."))
+    assert secret_file.content == FILE
     assert "stands for a secret that is not known any more" in str(result.results[0].content)
 
 
 def test_text_about_placeholders_is_written_as_it_is() -> None:
-    desk = Desk()
+    secret_file = SecretFile()
     text = "Results show `[redacted:github_token]` or `[redacted:github_token#1]` there."
-    wait(agent([call("write", content=text), "done"], *desk.tools).arun("Write."))
-    assert desk.content == text
+    wait(agent([call("write", content=text), "done"], *secret_file.tools).arun("Write."))
+    assert secret_file.content == text
 
 
 def test_the_caller_may_let_the_model_see_everything() -> None:
-    desk = Desk()
-    result = wait(agent([call("read"), "done"], *desk.tools, scrub=False).arun("Read."))
+    secret_file = SecretFile()
+    result = wait(agent([call("read"), "done"], *secret_file.tools, scrub=False).arun("Read."))
     assert result.results[0].content == FILE
 
 
-def test_keys_of_providers_and_of_the_environment_are_known_without_being_told() -> None:
+def test_keys_of_providers_and_of_the_environment_are_known_without_registration() -> None:
     key, other = "k3y-0f-the-provider-itself", "v4lue-of-a-variable"
 
     @dragoman.tool
@@ -160,7 +160,7 @@ def test_keys_of_providers_and_of_the_environment_are_known_without_being_told()
 
 
 def test_events_logs_and_the_journal_hold_no_secret(tmp_path: Path) -> None:
-    desk = Desk()
+    secret_file = SecretFile()
     events: list[RunEvent] = []
     journal = MemoryJournal()
     log = tmp_path / "log.jsonl"
@@ -170,7 +170,7 @@ def test_events_logs_and_the_journal_hold_no_secret(tmp_path: Path) -> None:
         raise ValueError(f"cannot use {REGISTERED}")
 
     replies = [call("read"), call("fail", token=TOKEN), f"I know {REGISTERED} and {TOKEN}."]
-    made = agent(replies, *desk.tools, fail, secrets=[REGISTERED], listeners=[JsonLog(log)], journal=journal)
+    made = agent(replies, *secret_file.tools, fail, secrets=[REGISTERED], listeners=[JsonLog(log)], journal=journal)
 
     async def scenario() -> Any:
         result = await made.arun("hi", on_event=events.append)
@@ -184,7 +184,7 @@ def test_events_logs_and_the_journal_hold_no_secret(tmp_path: Path) -> None:
         assert secret not in told
     results = b"".join(record.body for record in records if record.kind == "finished").decode()
     assert not any(secret in results for secret in KNOWN)
-    assert REGISTERED in result.text, "whoever called gets the answer itself"
+    assert REGISTERED in result.text, "the caller gets the answer unchanged"
     started = [event for event in events if isinstance(event, ToolStarted)]
     assert started[1].call.arguments["token"].startswith("[redacted:")
     assert any(isinstance(event, ToolEnded) for event in events)
@@ -215,11 +215,11 @@ SPOKEN = f"The deploy uses {TOKEN} today, and the word is {REGISTERED}. Nothing 
 
 @given(st.lists(st.integers(0, 10_000), max_size=40), st.sampled_from([TextDelta, ThinkingDelta]))
 def test_60_a_secret_that_is_spoken_in_pieces_is_shown_in_none_of_them(cuts: list[int], kind: Any) -> None:
-    veil = EventRedactor(HumanSink([REGISTERED]))
+    hider = EventRedactor(HumanSink([REGISTERED]))
     shown: list[Any] = []
     for piece in pieces_of(SPOKEN, cuts):
-        shown += veil.show(kind(piece))
-    shown += veil.show(TurnEnded(1, dragoman.types.Usage()))
+        shown += hider.show(kind(piece))
+    shown += hider.show(TurnEnded(1, dragoman.types.Usage()))
     spoken = "".join(event.text for event in shown if isinstance(event, kind))
     assert not any(secret in spoken for secret in KNOWN)
     assert spoken.startswith("The deploy uses [redacted:") and spoken.endswith("Done, said he.")
@@ -227,25 +227,25 @@ def test_60_a_secret_that_is_spoken_in_pieces_is_shown_in_none_of_them(cuts: lis
 
 
 def test_60_every_single_cut_hides_the_same() -> None:
-    whole = "".join(event.text for event in veil_all([SPOKEN]))
+    whole = "".join(event.text for event in redact_all([SPOKEN]))
     for cut in range(1, len(SPOKEN)):
-        assert "".join(event.text for event in veil_all([SPOKEN[:cut], SPOKEN[cut:]])) == whole
+        assert "".join(event.text for event in redact_all([SPOKEN[:cut], SPOKEN[cut:]])) == whole
 
 
-def veil_all(pieces: list[str]) -> list[Any]:
-    veil = EventRedactor(HumanSink([REGISTERED]))
-    shown = [event for piece in pieces for event in veil.show(TextDelta(piece))]
-    shown += veil.show(TurnEnded(1, dragoman.types.Usage()))
+def redact_all(pieces: list[str]) -> list[Any]:
+    hider = EventRedactor(HumanSink([REGISTERED]))
+    shown = [event for piece in pieces for event in hider.show(TextDelta(piece))]
+    shown += hider.show(TurnEnded(1, dragoman.types.Usage()))
     return [event for event in shown if isinstance(event, TextDelta)]
 
 
 @given(st.lists(st.text(alphabet="ab c.\n", min_size=1, max_size=9), max_size=20))
-def test_words_without_secrets_are_told_as_they_came(pieces: list[str]) -> None:
-    assert "".join(event.text for event in veil_all(pieces)) == "".join(pieces)
+def test_text_without_secrets_is_unchanged(pieces: list[str]) -> None:
+    assert "".join(event.text for event in redact_all(pieces)) == "".join(pieces)
 
 
 def test_arguments_in_pieces_are_hidden_too_and_calls_are_kept_apart() -> None:
-    veil = EventRedactor(HumanSink([REGISTERED]))
+    hider = EventRedactor(HumanSink([REGISTERED]))
     shown: list[Any] = []
     for event in (
         ArgumentsDelta(0, '{"word": "' + REGISTERED[:9]),
@@ -253,8 +253,8 @@ def test_arguments_in_pieces_are_hidden_too_and_calls_are_kept_apart() -> None:
         ArgumentsDelta(1, '{"plain": '),
         ArgumentsDelta(1, "1}"),
     ):
-        shown += veil.show(event)
-    shown += veil.show(TurnEnded(1, dragoman.types.Usage()))
+        shown += hider.show(event)
+    shown += hider.show(TurnEnded(1, dragoman.types.Usage()))
     by_call = {
         index: "".join(event.text for event in shown if isinstance(event, ArgumentsDelta) and event.index == index)
         for index in (0, 1)
@@ -264,7 +264,7 @@ def test_arguments_in_pieces_are_hidden_too_and_calls_are_kept_apart() -> None:
 
 
 def test_what_a_run_leaves_for_the_next_one_is_scrubbed_too() -> None:
-    desk = Desk()
+    secret_file = SecretFile()
     journal = MemoryJournal()
     requests: list[str] = []
 
@@ -272,7 +272,7 @@ def test_what_a_run_leaves_for_the_next_one_is_scrubbed_too() -> None:
         requests.append(shown_to_the_model(request))
         return call("read") if len(requests) == 1 else "yes"
 
-    made = agent(say, *desk.tools, loop=True, secrets=[REGISTERED], journal=journal)
+    made = agent(say, *secret_file.tools, loop=True, secrets=[REGISTERED], journal=journal)
 
     async def scenario() -> None:
         await made.arun("Read.", session="s")

@@ -1,4 +1,4 @@
-"""The interface of `Agent` as a developer meets it: keywords, failures, types at run time."""
+"""The interface of `Agent`: keywords, failures, types at run time."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_every_outcome_but_success_has_a_hint() -> None:
     assert HINTS.keys() == {kind for kind, category in CATEGORIES.items() if category != "success"}
 
 
-def test_every_way_to_run_raises_unless_told_otherwise() -> None:
+def test_every_way_to_run_raises_without_check_false() -> None:
     def failing() -> Agent:
         return agent([call("greet", name="Bob")], greet, loop=True, limits=Limits(turns=1))
 
@@ -300,7 +300,7 @@ def test_safety_refuses_what_cannot_be_meant() -> None:
         Safety(approval_seconds=0)
 
 
-def test_a_cancelled_run_raises_unless_told_otherwise() -> None:
+def test_a_cancelled_run_raises_without_check_false() -> None:
     run = agent(["done"]).start("hi")
     run.cancel("no longer needed")
     with pytest.raises(RunFailed, match="no longer needed"):

@@ -1,4 +1,4 @@
-"""Laws of the loop, for any model, any tools and any person in between; and the same run out of a journal."""
+"""Invariants of the loop with random models, tools and approvers, also for a run that is replayed from its journal."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ MISFIT: dict[str, Any] = {"where": {}, "path": {}, "to": {}, "city": {}, "sides"
 RESULTS = st.sampled_from(["sunny", "ok", "", "no connection", "word " * 50])
 
 
-class Chance:
-    """Drives a playbook by lots: whatever the machine wants is answered somehow, or the run is broken off."""
+class RandomDriver:
+    """Drives a playbook with random inputs: it answers each command in some way, or cancels the run."""
 
     def __init__(self, play: Playbook, draw: Any) -> None:
         self.play = play
@@ -133,7 +133,7 @@ class Chance:
 
 
 @st.composite
-def chances(draw: Any) -> Chance:
+def random_drivers(draw: Any) -> RandomDriver:
     limits = Limits(turns=draw(st.integers(1, 6)), calls_per_turn=draw(st.sampled_from([2, 64])), seconds=60.0)
     play = Playbook(
         *TOOLS,
@@ -144,35 +144,35 @@ def chances(draw: Any) -> Chance:
         limits=limits,
     ).starts("hi")
     play._pending.clear()
-    chance = Chance(play, draw)
-    chance.run(draw(st.integers(1, 30)))
-    return chance
+    driver = RandomDriver(play, draw)
+    driver.run(draw(st.integers(1, 30)))
+    return driver
 
 
-@given(chances())
+@given(random_drivers())
 @settings(
     max_examples=3 * settings().max_examples // 2,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-def test_every_call_is_answered_once_and_the_run_can_be_brought_back_at_every_step(chance: Chance) -> None:
-    play = chance.play
+def test_every_call_is_answered_once_and_the_run_can_be_brought_back_at_every_step(driver: RandomDriver) -> None:
+    play = driver.play
     result = play.machine.result
     assert result is not None
     check_conversation(result.messages)
     check_account(result)
     check_events(play.events)
     invalid = {part.id for message in result.messages for part in message.parts if isinstance(part, InvalidCall)}
-    assert not invalid & set(chance.ran), "a call that could not be read has run"
+    assert not invalid & set(driver.ran), "a call that could not be read has run"
     play._check_replay()
 
 
-@given(chances())
+@given(random_drivers())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-def test_the_conversation_is_valid_on_every_wire(chance: Chance) -> None:
-    result = chance.play.machine.result
+def test_the_conversation_is_valid_on_every_wire(driver: RandomDriver) -> None:
+    result = driver.play.machine.result
     assert result is not None
     messages = [*result.messages, Message("user", [Text("And now?")])]
-    request = Request("model-1", messages, list(chance.play.config.tools), {"max_tokens": 100})
+    request = Request("model-1", messages, list(driver.play.config.tools), {"max_tokens": 100})
     for name in names():
         prepared = get(name).prepare(request)
         assert not [loss for loss in prepared.losses if loss.rule == "inserted" and "had no result" in loss.detail]
@@ -209,13 +209,13 @@ def test_whatever_stands_in_an_input_comes_back_out_of_the_journal(odd: Any) -> 
 
 
 class Anything:
-    """A value of a tool's that no JSON holds."""
+    """A value of a tool that JSON cannot represent."""
 
     def __repr__(self) -> str:
         return "<anything>"
 
 
-def test_data_that_no_json_holds_is_kept_in_words() -> None:
+def test_data_that_json_cannot_represent_is_stored_as_text() -> None:
     loop: list[Any] = []
     loop.append(loop)
     for data in (Anything(), {1, 2}, b"\xff", loop, {("a", "b"): Anything()}, float("nan")):

@@ -64,7 +64,7 @@ def test_a_confirmed_attempt_is_one_turn_in_the_next_request(native: bool) -> No
     assert result.messages[1] == Message("assistant", [Text(ATTEMPT)])
 
 
-def test_an_attempt_ends_no_run_and_an_answer_in_words_does() -> None:
+def test_an_attempted_call_ends_no_run_and_an_answer_does() -> None:
     play = Playbook(weather).starts("hi").asks().replies(ATTEMPT).asks(hearing="[suspect ")
     assert "Paris" not in sent(play)[-1].text, "the notice shows no arguments of the attempt"
     result = play.replies("It was an example.").ends("answered", text="It was an example.")

@@ -1,4 +1,4 @@
-"""What a new user meets: each habit of other libraries works here, or one line says what to write instead.
+"""Habits from other libraries: each works here, or a message of one line says what to write instead.
 
 Each test has the number of a line of the list of trials. The details are tested where the part is.
 """
@@ -158,7 +158,7 @@ def test_d4_the_agent_has_three_values_for_rare_settings() -> None:
     assert "write safety=Safety(trust=...)" in explain(lambda: Agent("ollama:x", trust="strict"), TypeError)  # type: ignore[call-arg]
 
 
-def test_d5_a_compatible_server_of_ones_own_uses_the_chat_wire_and_native_calls_first() -> None:
+def test_d5_a_compatible_server_of_the_user_uses_the_chat_wire_and_native_calls_first() -> None:
     for model in ("openai:mine", "custom:mine"):
         endpoint = providers.resolve(model, base_url="http://127.0.0.1:9/v1")
         assert (endpoint.wire, endpoint.capabilities.native_tool_calls) == ("openai_chat", True)

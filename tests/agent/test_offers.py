@@ -117,7 +117,7 @@ def test_a_replaced_result_is_clean_and_capped(kind: str) -> None:
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_the_model_is_told_before_its_last_turn(native: bool) -> None:
+def test_the_model_receives_a_hint_before_its_last_turn(native: bool) -> None:
     play = Playbook(weather, native=native, limits=Limits(turns=3)).starts("hi")
     for city in ("Paris", "Rome"):
         play.asks()

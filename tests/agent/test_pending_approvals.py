@@ -1,4 +1,4 @@
-"""Approvals that outlive the process: a run waits in the journal, somebody answers there, and another goes on."""
+"""Approvals in the journal: a run waits there, a person answers, and another process continues the run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.agent.brokers import Launcher
 from tests.agent.playbook import check_conversation
 from tests.agent.runs import grouped, wait
+from tests.agent.script_tool import Launcher
 from tests.wire.rules import WIRES, violations
 
 import dragoman
@@ -54,8 +54,8 @@ def launcher(tmp_path: Path) -> Launcher:
     return Launcher(tmp_path)
 
 
-class Office:
-    """An agent that parks, made anew for every step as in a new process, and the clock on its wall."""
+class RestartedAgent:
+    """An agent that defers its approvals. Each step creates it again, as a new process would, with one clock."""
 
     def __init__(self, launcher: Launcher, journal: Journal, first: Any = LAUNCH, **settings: Any) -> None:
         self.launcher = launcher
@@ -77,7 +77,7 @@ class Office:
         made._safety.wall = lambda: self.now
         return made
 
-    async def park(self, **settings: Any) -> tuple[Any, ApprovalRequest]:
+    async def run_until_approval(self, **settings: Any) -> tuple[Any, ApprovalRequest]:
         result = await self.agent(**settings).arun("Tidy up.", run_id="run_1", session="desk")
         assert result.outcome.kind == "awaiting_approval"
         (pending,) = await list_requests(self.journal)
@@ -90,24 +90,24 @@ class Office:
         return await answer_request(self.journal, pending.id, approval, now=self.now, by="ada")
 
 
-def tools_of(office: Office) -> list[Tool]:
-    return [dragoman.toolset.as_tool(tool) for tool in office.tools]
+def tools_of(setup: RestartedAgent) -> list[Tool]:
+    return [dragoman.toolset.as_tool(tool) for tool in setup.tools]
 
 
-def test_a_run_waits_and_goes_on_when_somebody_has_approved(launcher: Launcher, journal: Journal) -> None:
-    office = Office(launcher, journal)
+def test_a_run_waits_and_continues_after_an_approval(launcher: Launcher, journal: Journal) -> None:
+    setup = RestartedAgent(launcher, journal)
 
     async def scenario() -> None:
-        result, pending = await office.park()
+        result, pending = await setup.run_until_approval()
         assert (result.outcome.category, launcher.ran) == ("waiting", [])
         check_conversation(result.messages)
         assert "waits for approval" in str(result.messages[-1].parts[0].content)
         assert (pending.tool, pending.task, pending.session) == ("launch", "Tidy up.", "desk")
         assert pending.operands[0].real == str(launcher.folder / "job.sh")
         assert (pending.asked, pending.expires) == (1000.0, 1600.0)
-        answered = await office.answer(pending)
+        answered = await setup.answer(pending)
         assert answered.answer is not None and answered.answer.by == "ada"
-        done = await office.resume()
+        done = await setup.resume()
         assert (done.outcome.kind, done.text) == ("answered", "Done.")
         assert launcher.ran == ["echo hello\n"]
         assert await list_requests(journal) == []
@@ -116,69 +116,69 @@ def test_a_run_waits_and_goes_on_when_somebody_has_approved(launcher: Launcher, 
         (started,) = [decode(record.body, Started) for record in records if record.kind == "started"]
         assert started.request == pending.id, "the approval is used up by the record of the start"
         for wire in WIRES:
-            body = dragoman.wire.get(wire).encode_request(Request("some-model", done.messages, tools_of(office)))
+            body = dragoman.wire.get(wire).encode_request(Request("some-model", done.messages, tools_of(setup)))
             assert violations(wire, body) == []
 
     wait(scenario())
 
 
-def test_a_denial_and_an_answer_are_told_to_the_model(launcher: Launcher, journal: Journal) -> None:
-    office = Office(launcher, journal)
+def test_a_denial_and_an_answer_in_place_of_the_tool_reach_the_model(launcher: Launcher, journal: Journal) -> None:
+    setup = RestartedAgent(launcher, journal)
 
     async def scenario() -> str:
-        _, pending = await office.park()
-        await office.answer(pending, Approval(False, "not on a Sunday"))
-        return str((await office.resume()).results[0].content)
+        _, pending = await setup.run_until_approval()
+        await setup.answer(pending, Approval(False, "not on a Sunday"))
+        return str((await setup.resume()).results[0].content)
 
     assert wait(scenario()) == "Denied by ada: not on a Sunday"
     assert launcher.ran == []
 
 
 def test_without_an_answer_it_waits_again_with_the_same_question(launcher: Launcher, journal: Journal) -> None:
-    office = Office(launcher, journal)
+    setup = RestartedAgent(launcher, journal)
 
     async def scenario() -> None:
-        _, pending = await office.park()
+        _, pending = await setup.run_until_approval()
         for _ in range(3):
-            assert (await office.resume()).outcome.kind == "awaiting_approval"
+            assert (await setup.resume()).outcome.kind == "awaiting_approval"
         assert [each.id for each in await list_requests(journal)] == [pending.id]
-        assert len(office.requests) == 1, "nothing is asked of the model meanwhile"
+        assert len(setup.requests) == 1, "nothing is asked of the model meanwhile"
 
     wait(scenario())
 
 
 def test_what_was_allowed_beside_it_does_not_wait(launcher: Launcher, journal: Journal) -> None:
-    office = Office(launcher, journal, calls(LAUNCH, call("look")))
+    setup = RestartedAgent(launcher, journal, calls(LAUNCH, call("look")))
 
     async def scenario() -> None:
-        result, pending = await office.park()
+        result, pending = await setup.run_until_approval()
         shown = [str(part.content) for part in result.messages[-1].parts]
         assert shown == ["Not run yet: this call waits for approval.", "a desk"]
-        await office.answer(pending)
-        done = await office.resume()
+        await setup.answer(pending)
+        done = await setup.resume()
         assert [str(each.content) for each in done.results] == ["ran job.sh", "a desk"]
 
     wait(scenario())
 
 
 def test_an_approver_may_pass_the_question_on(launcher: Launcher, journal: Journal) -> None:
-    office = Office(launcher, journal)
+    setup = RestartedAgent(launcher, journal)
 
     async def scenario() -> None:
-        _, pending = await office.park(approve=lambda request: LATER)
-        await office.answer(pending)
-        assert (await office.resume()).outcome.kind == "answered"
+        _, pending = await setup.run_until_approval(approve=lambda request: LATER)
+        await setup.answer(pending)
+        assert (await setup.resume()).outcome.kind == "answered"
 
     wait(scenario())
     assert len(launcher.ran) == 1
 
 
-def test_somebody_who_is_there_when_it_goes_on_is_asked_himself(launcher: Launcher, journal: Journal) -> None:
-    office = Office(launcher, journal)
+def test_an_approver_of_the_resumed_run_is_asked(launcher: Launcher, journal: Journal) -> None:
+    setup = RestartedAgent(launcher, journal)
 
     async def scenario() -> None:
-        await office.park()
-        assert (await office.resume(approve=lambda request: True)).outcome.kind == "answered"
+        await setup.run_until_approval()
+        assert (await setup.resume(approve=lambda request: True)).outcome.kind == "answered"
 
     wait(scenario())
     assert len(launcher.ran) == 1
@@ -203,36 +203,36 @@ def test_without_a_journal_nobody_can_answer_later(launcher: Launcher) -> None:
 # ---- fault 49: late, twice, for something else, after the end --------------------------------------------------------
 
 
-def _rewrite(office: Office) -> None:
-    (office.launcher.folder / "job.sh").write_text("rm -rf /\n", encoding="utf-8")
+def _rewrite(setup: RestartedAgent) -> None:
+    (setup.launcher.folder / "job.sh").write_text("rm -rf /\n", encoding="utf-8")
 
 
-def _expire(office: Office) -> None:
-    office.now += 601.0
+def _expire(setup: RestartedAgent) -> None:
+    setup.now += 601.0
 
 
-def _tighten(office: Office) -> None:
-    office._settings["ask"] = ["launch"]
+def _tighten(setup: RestartedAgent) -> None:
+    setup._settings["ask"] = ["launch"]
 
 
 @pytest.mark.parametrize("meanwhile", [_rewrite, _expire, _tighten], ids=["rewritten", "expired", "other rules"])
 def test_49_an_approval_that_is_no_longer_true_is_ignored_and_asked_for_again(
-    meanwhile: Callable[[Office], None], launcher: Launcher, journal: Journal
+    meanwhile: Callable[[RestartedAgent], None], launcher: Launcher, journal: Journal
 ) -> None:
-    office = Office(launcher, journal)
+    setup = RestartedAgent(launcher, journal)
     events: list[RunEvent] = []
 
     async def scenario() -> None:
-        _, pending = await office.park()
-        await office.answer(pending)
-        meanwhile(office)
-        again = await office.agent().restart("run_1", on_event=events.append).result()
+        _, pending = await setup.run_until_approval()
+        await setup.answer(pending)
+        meanwhile(setup)
+        again = await setup.agent().restart("run_1", on_event=events.append).result()
         assert again.outcome.kind == "awaiting_approval"
         assert [problem.kind for problem in again.problems] in (["approval_ignored"], ["approval_stale"])
         (second,) = await list_requests(journal)
         assert second.id != pending.id and second.digest != pending.digest and second.answer is None
-        await office.answer(second)
-        assert (await office.resume()).outcome.kind == "answered"
+        await setup.answer(second)
+        assert (await setup.resume()).outcome.kind == "answered"
 
     wait(scenario())
     assert len(launcher.ran) == 1
@@ -240,35 +240,35 @@ def test_49_an_approval_that_is_no_longer_true_is_ignored_and_asked_for_again(
 
 @pytest.mark.parametrize("meanwhile", [_rewrite, _expire, _tighten], ids=["rewritten", "expired", "other rules"])
 def test_49_a_denial_holds_whatever_has_changed_since(
-    meanwhile: Callable[[Office], None], launcher: Launcher, journal: Journal
+    meanwhile: Callable[[RestartedAgent], None], launcher: Launcher, journal: Journal
 ) -> None:
-    office = Office(launcher, journal)
+    setup = RestartedAgent(launcher, journal)
 
     async def scenario() -> str:
-        _, pending = await office.park()
-        await office.answer(pending, Approval(False, "never"))
-        meanwhile(office)
-        return str((await office.resume()).results[0].content)
+        _, pending = await setup.run_until_approval()
+        await setup.answer(pending, Approval(False, "never"))
+        meanwhile(setup)
+        return str((await setup.resume()).results[0].content)
 
     assert wait(scenario()) == "Denied by ada: never"
     assert launcher.ran == []
 
 
-def test_49_a_late_answer_a_second_one_and_one_behind_the_end_are_refused(launcher: Launcher, journal: Journal) -> None:
-    office = Office(launcher, journal)
+def test_49_a_late_answer_a_second_one_and_one_after_the_end_are_refused(launcher: Launcher, journal: Journal) -> None:
+    setup = RestartedAgent(launcher, journal)
 
     async def refused(pending: ApprovalRequest, words: str) -> None:
         with pytest.raises(ApprovalRefused, match=words):
-            await office.answer(pending)
+            await setup.answer(pending)
 
     async def scenario() -> None:
-        _, pending = await office.park()
-        office.now = 1601.0
+        _, pending = await setup.run_until_approval()
+        setup.now = 1601.0
         await refused(pending, "has expired")
-        office.now = 1500.0
-        await office.answer(pending)
+        setup.now = 1500.0
+        await setup.answer(pending)
         await refused(pending, "ada has already approved")
-        assert (await office.resume()).outcome.kind == "answered"
+        assert (await setup.resume()).outcome.kind == "answered"
         await refused(pending, "no open request")
 
     wait(scenario())
@@ -280,41 +280,41 @@ def test_49_an_answer_to_another_question_says_nothing_about_this_one(launcher: 
     from dragoman.agent.records import encode
     from dragoman.journal import Entry
 
-    office = Office(launcher, journal)
+    setup = RestartedAgent(launcher, journal)
 
     async def scenario() -> None:
-        _, pending = await office.park()
+        _, pending = await setup.run_until_approval()
         token = await journal.claim("run_1")
         for request, digest in ((pending.id, "0" * 64), ("apr_other", pending.digest)):
             forged = Approval(True, request=request, digest=digest, at=1000.0)
             await journal.append("run_1", [Entry("answered", encode(forged), pending.call.id)], token=token)
         await journal.release("run_1", token=token)
-        assert (await office.resume()).outcome.kind == "awaiting_approval"
+        assert (await setup.resume()).outcome.kind == "awaiting_approval"
 
     wait(scenario())
     assert launcher.ran == []
 
 
 def test_49_an_answer_for_a_run_that_was_cancelled_is_refused(launcher: Launcher, journal: Journal) -> None:
-    office = Office(launcher, journal)
+    setup = RestartedAgent(launcher, journal)
 
     async def scenario() -> None:
-        _, pending = await office.park()
-        run = office.agent().restart("run_1")
+        _, pending = await setup.run_until_approval()
+        run = setup.agent().restart("run_1")
         run.cancel("enough")
         assert (await run.result(check=False)).outcome.kind == "cancelled"
         with pytest.raises(ApprovalRefused, match="no open request"):
-            await office.answer(pending)
+            await setup.answer(pending)
 
     wait(scenario())
     assert launcher.ran == []
 
 
 def test_requests_are_found_by_the_beginning_of_their_id(launcher: Launcher, journal: Journal) -> None:
-    office = Office(launcher, journal)
+    setup = RestartedAgent(launcher, journal)
 
     async def scenario() -> None:
-        _, pending = await office.park()
+        _, pending = await setup.run_until_approval()
         assert (await find_request(journal, pending.id[:10])).id == pending.id
         with pytest.raises(ApprovalRefused, match="no open request 'apr_zzz'"):
             await find_request(journal, "apr_zzz")
@@ -328,8 +328,8 @@ def test_requests_are_found_by_the_beginning_of_their_id(launcher: Launcher, jou
 def test_two_workers_cannot_both_use_an_approval(launcher: Launcher, tmp_path: Path) -> None:
     async def scenario() -> list[str]:
         with SqliteJournal(tmp_path / "journal.db") as one, SqliteJournal(tmp_path / "journal.db") as other:
-            first, second = Office(launcher, one), Office(launcher, other)
-            _, pending = await first.park()
+            first, second = RestartedAgent(launcher, one), RestartedAgent(launcher, other)
+            _, pending = await first.run_until_approval()
             await first.answer(pending)
             ended = await asyncio.gather(first.resume(), second.resume(), return_exceptions=True)
             return [each.outcome.kind if not isinstance(each, DragomanError) else type(each).__name__ for each in ended]
@@ -341,20 +341,20 @@ def test_two_workers_cannot_both_use_an_approval(launcher: Launcher, tmp_path: P
 
 
 def test_nobody_can_answer_while_the_run_is_going_on(launcher: Launcher, journal: Journal) -> None:
-    office = Office(launcher, journal)
+    setup = RestartedAgent(launcher, journal)
 
     async def scenario() -> None:
-        _, pending = await office.park()
+        _, pending = await setup.run_until_approval()
         token = await journal.claim("run_1")
         with pytest.raises(RunBusy):
-            await office.answer(pending)
+            await setup.answer(pending)
         await journal.release("run_1", token=token)
 
     wait(scenario())
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """Ends the process."""
 
 
 class DyingJournal:
@@ -386,16 +386,16 @@ def test_a_process_that_is_killed_between_approval_and_start_does_it_once_or_say
     kind: str, after: bool, ran: int, launcher: Launcher
 ) -> None:
     store = MemoryJournal()
-    office = Office(launcher, store)
+    setup = RestartedAgent(launcher, store)
 
     async def scenario() -> Any:
-        _, pending = await office.park()
-        await office.answer(pending)
-        office.journal = DyingJournal(store, kind, after)  # type: ignore[assignment]
+        _, pending = await setup.run_until_approval()
+        await setup.answer(pending)
+        setup.journal = DyingJournal(store, kind, after)  # type: ignore[assignment]
         with pytest.raises(Killed):
-            await office.resume()
-        office.journal = store
-        return await office.resume()
+            await setup.resume()
+        setup.journal = store
+        return await setup.resume()
 
     done = wait(scenario())
     assert len(launcher.ran) == ran
@@ -406,17 +406,17 @@ def test_a_process_that_is_killed_between_approval_and_start_does_it_once_or_say
 
 def test_a_file_that_is_rewritten_while_the_process_is_dead_is_asked_about_again(launcher: Launcher) -> None:
     store = MemoryJournal()
-    office = Office(launcher, store)
+    setup = RestartedAgent(launcher, store)
 
     async def scenario() -> Any:
-        _, pending = await office.park()
-        await office.answer(pending)
-        office.journal = DyingJournal(store, "started", after=False)  # type: ignore[assignment]
+        _, pending = await setup.run_until_approval()
+        await setup.answer(pending)
+        setup.journal = DyingJournal(store, "started", after=False)  # type: ignore[assignment]
         with pytest.raises(Killed):
-            await office.resume()
-        office.journal = store
-        _rewrite(office)
-        return await office.resume()
+            await setup.resume()
+        setup.journal = store
+        _rewrite(setup)
+        return await setup.resume()
 
     assert wait(scenario()).outcome.kind == "awaiting_approval"
     assert launcher.ran == []

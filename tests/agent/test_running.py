@@ -1,9 +1,12 @@
-"""Tools that really run: side by side, in order, within their time, and whatever they do."""
+"""The execution of tools: concurrency, order, timeouts, and exceptions of any kind."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
+import subprocess
+import sys
 import threading
 import time
 from typing import Any, ClassVar
@@ -49,7 +52,7 @@ def test_blocking_tools_run_at_the_same_time_too() -> None:
     assert [each.content for each in result.results] == ["a", "b"]
 
 
-def test_results_keep_the_order_of_the_calls_whoever_is_first() -> None:
+def test_results_keep_the_order_of_the_calls() -> None:
     second_done = asyncio.Event()
 
     @dragoman.tool(parallel_safe=True)
@@ -131,7 +134,7 @@ def test_a_tool_that_takes_too_long_is_cancelled() -> None:
     assert "outcome is unknown" in str(result.results[0].content)
 
 
-def test_a_blocking_tool_that_takes_too_long_is_left_behind_and_reported() -> None:
+def test_a_blocking_tool_that_takes_too_long_is_abandoned_and_reported() -> None:
     release = threading.Event()
     was_told = threading.Event()
 
@@ -155,6 +158,35 @@ def test_a_blocking_tool_that_takes_too_long_is_left_behind_and_reported() -> No
     assert "tool_abandoned" in notices(events)
     assert "tool_abandoned" in [problem.kind for problem in result.problems]
     assert was_told.wait(20), "a tool in a thread can ask whether it is still wanted"
+
+
+_FORKED = """
+import asyncio, os, warnings
+import dragoman
+from dragoman.testing import ScriptedModel, call
+warnings.simplefilter("ignore", DeprecationWarning)
+
+@dragoman.tool(timeout=20)
+def read() -> str:
+    return "read in a thread"
+
+def run() -> str:
+    return dragoman.Agent(ScriptedModel([call("read"), "done"]), [read]).run("go").results[0].content
+
+assert run() == "read in a thread"
+child = os.fork()
+if not child:
+    print(run(), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+def test_a_forked_process_runs_blocking_tools_in_threads_of_its_own() -> None:
+    """It gave the call to an idle thread of its parent, which it did not have, and the call ran into its timeout."""
+    done = subprocess.run([sys.executable, "-c", _FORKED], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("read in a thread\n", 0), done.stderr
 
 
 def test_the_turn_has_its_time_too() -> None:
@@ -213,7 +245,7 @@ def test_the_time_of_a_call_begins_when_it_does() -> None:
 
 
 class Hidden(BaseException):
-    """Something that no `except Exception` sees."""
+    """An exception that `except Exception` does not catch."""
 
 
 def _raise(problem: BaseException) -> Any:
@@ -238,7 +270,7 @@ def test_whatever_a_tool_raises_is_an_error_for_the_model(problem: BaseException
     assert result.results[0].is_error
 
 
-def test_a_tool_that_cancels_itself_harms_nobody() -> None:
+def test_a_tool_that_cancels_itself_affects_no_other_call() -> None:
     @dragoman.tool
     async def quit_() -> str:
         raise asyncio.CancelledError
@@ -290,7 +322,7 @@ def test_whatever_a_tool_gives_becomes_a_result(name: str, journal: bool) -> Non
     shown.encode()
 
 
-def test_an_error_is_told_and_a_hopeless_one_ends_the_run() -> None:
+def test_an_error_is_a_result_and_one_without_retry_ends_the_run() -> None:
     @dragoman.tool
     def fetch(retry: bool) -> Any:
         return Error("no connection", retryable=retry)
@@ -327,7 +359,7 @@ def test_halt_stops_the_run_and_its_siblings() -> None:
     assert [each.call_id for each in result.results] == [each.id for each in result.calls]
 
 
-def test_data_for_the_caller_stands_beside_the_text() -> None:
+def test_a_result_has_data_for_the_caller_and_text_for_the_model() -> None:
     @dragoman.tool
     def measure() -> Any:
         return Ok("warm", data={"degrees": 20})
@@ -348,7 +380,7 @@ def test_parts_are_shown_as_parts() -> None:
 # ---- its surroundings ------------------------------------------------------------------------------------------------
 
 
-def test_progress_is_told_as_it_happens() -> None:
+def test_progress_is_reported_at_once() -> None:
     @dragoman.tool
     def copy(context: ToolContext) -> str:
         context.progress("half", 0.5)
@@ -425,7 +457,7 @@ def test_tools_see_the_context_variables_of_the_caller() -> None:
     assert [each.content for each in wait(script()).results] == ["42", "42"]
 
 
-def test_arguments_that_the_types_refuse_are_told_and_nothing_runs() -> None:
+def test_arguments_that_do_not_fit_the_types_are_an_error_and_nothing_runs() -> None:
     from datetime import date
 
     ran: list[Any] = []

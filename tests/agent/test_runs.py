@@ -45,7 +45,7 @@ ERASE = call("erase", path="a")
 
 
 class Recorder:
-    """A hook that only looks."""
+    """A hook that changes nothing."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -160,7 +160,7 @@ def test_a_failing_hook_is_reported_and_never_passed_over(where: str, kind: str,
     result = wait(agent([GREET, "done"], greet, hooks=[hook]).arun("hi", on_event=events.append, check=False))
     assert result.outcome.kind == kind
     if how == "nonsense" and where == "after_tool":
-        return  # whatever it gives is a result
+        return  # every value is a result
     assert "hook_failed" in notices(events)
     assert "hook_failed" in [problem.kind for problem in result.problems]
     if where == "before_tool":
@@ -191,7 +191,7 @@ def test_what_is_no_hook_is_refused() -> None:
 
 
 def test_a_method_that_resembles_one_of_a_hook_is_refused() -> None:
-    """Beside a right one it would never be called, and it may be the one that denies calls."""
+    """Next to a correct method, nobody would notice that it is never called, and it may be what denies calls."""
     for name, meant in (
         ("before_tool_call", "before_tool"),
         ("beforeTool", "before_tool"),
@@ -271,7 +271,7 @@ def test_nobody_to_ask_is_a_denial() -> None:
 # ---- listeners -------------------------------------------------------------------------------------------------------
 
 
-def test_a_failing_listener_harms_neither_the_run_nor_the_others() -> None:
+def test_a_failing_listener_affects_neither_the_run_nor_other_listeners() -> None:
     heard: list[str] = []
 
     def fail(event: RunEvent) -> None:
@@ -305,7 +305,7 @@ def test_the_events_of_a_run_in_their_order() -> None:
     ]
 
 
-def test_a_tool_may_give_the_final_answer_and_nothing_runs_behind_it() -> None:
+def test_a_tool_may_give_the_final_answer_and_no_call_runs_after_it() -> None:
     from dragoman.builtin import Finish
     from dragoman.testing import calls
 
@@ -345,7 +345,7 @@ def test_a_run_can_be_steered_while_a_tool_works() -> None:
     assert result.outcome.kind == "answered"
 
 
-def test_words_put_in_before_the_run_began_are_heard() -> None:
+def test_messages_from_before_the_start_reach_the_model() -> None:
     model = ScriptedModel(["done", "in French"])
     run = Agent(model.endpoint(), connection=Connection(transport=model)).start("hi")
     run.steer("in French")
@@ -381,7 +381,7 @@ def test_a_run_can_be_cancelled_while_a_tool_works() -> None:
     check_conversation(result.messages)
 
 
-def test_a_run_can_be_cancelled_while_the_model_speaks_and_keeps_what_it_said() -> None:
+def test_a_run_can_be_cancelled_during_a_reply_and_keeps_its_text() -> None:
     async def script() -> Any:
         frames = write_stream(Reply(Message("assistant", [Text("Once upon a time")])), "openai_chat", deltas=4)
         half = Answer(200, {"content-type": "text/event-stream"}, pieces=frames[:3], stalls=True)
@@ -406,7 +406,7 @@ def test_a_run_that_was_cancelled_before_it_began_asks_nothing() -> None:
     assert model.requests == []
 
 
-def test_cancelling_in_the_last_moment_does_not_hit_whoever_waits() -> None:
+def test_a_late_cancellation_does_not_reach_the_code_that_waits() -> None:
     async def script() -> Any:
         run: Any = None
 
@@ -423,7 +423,7 @@ def test_cancelling_in_the_last_moment_does_not_hit_whoever_waits() -> None:
     assert wait(script()).outcome.kind in ("answered", "cancelled")
 
 
-def test_cancelling_the_task_ends_the_run_cleanly_and_goes_on() -> None:
+def test_cancelling_the_task_ends_the_run_and_raises() -> None:
     async def script() -> list[RunEvent]:
         begun = asyncio.Event()
         events: list[RunEvent] = []
@@ -499,7 +499,7 @@ def test_a_blocking_stream_that_is_left_early() -> None:
         await asyncio.Event().wait()
         return ""
 
-    # The run may be ahead of whoever follows it, so that the second reply has to keep it from its end.
+    # The run may be ahead of its reader, so the second reply delays its end.
     for event in agent([GREET, say_nothing], greet, listeners=[listen]).stream("hi"):
         if isinstance(event, ToolEnded):
             break
@@ -637,7 +637,7 @@ def test_the_surroundings_of_a_call() -> None:
 def test_an_ended_run_is_freed_at_once(path: str) -> None:
     """A run that refers to itself would wait for the garbage collector, which then looks at the whole program."""
 
-    async def scene() -> weakref.ref[Any]:
+    async def scenario() -> weakref.ref[Any]:
         runner = agent([ERASE if path == "refused" else GREET, "done"], greet, erase)
         run = runner.start("hi")
         if path == "events":
@@ -651,6 +651,6 @@ def test_an_ended_run_is_freed_at_once(path: str) -> None:
     gc.collect()
     gc.disable()
     try:
-        assert wait(scene())() is None
+        assert wait(scenario())() is None
     finally:
         gc.enable()

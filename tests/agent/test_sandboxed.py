@@ -1,4 +1,4 @@
-"""The mode `sandboxed`: commands run without a question, and only where a sandbox was seen to hold."""
+"""The mode `sandboxed`: commands run without an approval, and only in a sandbox that passed its check."""
 
 from __future__ import annotations
 

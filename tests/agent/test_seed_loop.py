@@ -118,7 +118,7 @@ def test_seed_llmcore_loop_006_three_same_errors_and_the_call_is_not_run_again()
     for _ in range(3):
         play.asks().replies(call("weather", city="Paris")).runs("weather").answers("no connection", error=True)
     play.asks().replies(call("weather", city="Paris"))
-    play.told("weather", "Not run: 'weather' has failed 3 times in a row with the same error", ran=False).asks()
+    play.has_result("weather", "Not run: 'weather' has failed 3 times in a row with the same error", ran=False).asks()
 
 
 def test_seed_llmcore_loop_007_hole_a_bad_call_and_its_result_both_stay() -> None:

@@ -1,4 +1,4 @@
-"""The sequence of seed 004, walked twice step by step: with native calls, and with tools in the prompt."""
+"""The sequence of seed 004, step by step: with native calls, and with tools in the prompt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_native() -> None:
     assert play.config.endpoint.capabilities.native_tool_calls
     play.starts(QUESTION).asks(mode="native", tools=["read", "weather"])
     request = play.ask.composed.request
-    assert [message.role for message in request.messages] == ["user"], "no instructions beside the definitions"
+    assert [message.role for message in request.messages] == ["user"], "no instructions in addition to the definitions"
 
     # The reply holds calls in fields of their own; they are read as such.
     play.replies("I look.", call("read", path="notes.txt"), call("weather", city="Paris"))
@@ -31,7 +31,7 @@ def test_native() -> None:
     play.answers("buy milk")
 
     # The second is asked about, approved, found and run.
-    play.seeks_approval("weather", "decided by the developer").approves().runs("weather").answers("20 degrees")
+    play.asks_for_approval("weather", "decided by the developer").approves().runs("weather").answers("20 degrees")
     _finish(play)
 
 
@@ -57,7 +57,7 @@ def test_prompt_guided() -> None:
     play.answers("buy milk")
 
     # The second is asked about, approved, found and run.
-    play.seeks_approval("weather", "decided by the developer").approves().runs("weather").answers("20 degrees")
+    play.asks_for_approval("weather", "decided by the developer").approves().runs("weather").answers("20 degrees")
     _finish(play)
 
 
@@ -68,7 +68,7 @@ def _finish(play: Playbook) -> None:
         ("weather", "20 degrees", True),
     ]
 
-    # Both calls and both results stand in the history, and the next turn is asked with them.
+    # Both calls and both results are in the history, and the next request contains them.
     reply, results = play.machine.messages[1:]
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
     answered = [part for part in results.parts if isinstance(part, ToolResult)]

@@ -1,10 +1,11 @@
-"""Runs in a journal: sessions that go on, runs that are taken up again, and nothing that happens twice."""
+"""Runs in a journal: sessions that continue, runs that are resumed, and side effects that happen once."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import sqlite3
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,12 @@ from dragoman.testing import Answer, ScriptedModel, call, calls
 from dragoman.types import Message, ToolResult
 
 
-class PowerCut(BaseException):
-    """The process is gone."""
+class ProcessKilled(BaseException):
+    """Ends the process."""
 
 
-class CutJournal(MemoryJournal):
-    """A journal whose process ends after so many writes; what was written is there for the next one."""
+class DyingJournal(MemoryJournal):
+    """A journal whose process ends after this number of writes. The next process reads what was written."""
 
     def __init__(self, writes: int) -> None:
         super().__init__()
@@ -37,18 +38,18 @@ class CutJournal(MemoryJournal):
 
     async def append(self, run_id: str, entries: Any, *, token: int) -> None:
         if self.left == 0:
-            raise PowerCut
+            raise ProcessKilled
         self.left -= 1
         await super().append(run_id, entries, token=token)
 
-    def mend(self) -> None:
+    def restart(self) -> None:
         self.left = -1
         for run in self._runs.values():
             run.holder = None
 
 
 class Counter:
-    """Tools that count how often they really did something."""
+    """Tools that record each side effect."""
 
     def __init__(self) -> None:
         self.did: list[str] = []
@@ -71,8 +72,8 @@ class Counter:
         return read
 
 
-def speak(request: Any) -> Any:
-    """A model that decides by what it has heard, so that it can be asked again after a crash."""
+def choose_reply(request: Any) -> Any:
+    """A model whose reply depends only on the request, so that it can be asked again after a crash."""
     heard = sum(message.role == "tool" for message in request.messages)
     script: list[Any] = [
         calls(call("write", name="a"), call("read", name="b"), call("read", name="c")),
@@ -85,13 +86,13 @@ def speak(request: Any) -> Any:
 def test_a_run_that_broke_off_at_any_write_is_taken_up_without_doing_anything_twice() -> None:
     for writes in range(40):
         counter = Counter()
-        journal = CutJournal(writes)
-        model = ScriptedModel(speak, loop=True)
+        journal = DyingJournal(writes)
+        model = ScriptedModel(choose_reply, loop=True)
         made = Agent(model.endpoint(), counter.tools, connection=Connection(transport=model), journal=journal)
         try:
             first = wait(made.arun("hi", run_id="run_a"))
-        except PowerCut:
-            journal.mend()
+        except ProcessKilled:
+            journal.restart()
         else:
             assert first.outcome.kind == "answered"
             assert writes > 8, "there are more writes than that"
@@ -110,7 +111,7 @@ def test_a_run_that_broke_off_at_any_write_is_taken_up_without_doing_anything_tw
 def test_a_run_that_is_over_only_gives_its_result_again() -> None:
     counter = Counter()
     journal = MemoryJournal()
-    model = ScriptedModel(speak, loop=True)
+    model = ScriptedModel(choose_reply, loop=True)
     made = Agent(model.endpoint(), counter.tools, connection=Connection(transport=model), journal=journal)
     first = wait(made.arun("hi", run_id="run_a"))
     asked = len(model.requests)
@@ -119,7 +120,7 @@ def test_a_run_that_is_over_only_gives_its_result_again() -> None:
     assert len(model.requests) == asked
 
 
-def test_a_session_goes_on_where_it_was() -> None:
+def test_a_session_continues_its_conversation() -> None:
     model = ScriptedModel(["Hello Ann.", "You are Ann."])
     made = Agent(model.endpoint(), connection=Connection(transport=model), journal=MemoryJournal(), system="Be brief.")
     wait(made.arun("I am Ann.", session="one"))
@@ -141,18 +142,18 @@ def test_sessions_do_not_mix() -> None:
     assert len(wait(made.arun("I am Bob.", session="two")).messages) == 2
 
 
-def test_a_session_whose_last_run_broke_off_goes_on_with_every_call_answered() -> None:
-    journal = CutJournal(1)
+def test_a_session_with_an_interrupted_run_continues_with_a_result_for_every_call() -> None:
+    journal = DyingJournal(1)
     counter = Counter()
     model = ScriptedModel([call("write", name="a"), "done"])
     made = Agent(model.endpoint(), counter.tools, connection=Connection(transport=model), journal=journal)
-    with pytest.raises(PowerCut):
+    with pytest.raises(ProcessKilled):
         wait(made.arun("hi", session="one"))
-    journal.mend()
+    journal.restart()
     result = wait(made.arun("go on", session="one"))
     check_conversation(result.messages)
     answers = [part for message in result.messages for part in message.parts if isinstance(part, ToolResult)]
-    assert "unknown" in str(answers[0].content) or "cancelled" in str(answers[0].content)
+    assert "outcome is unknown" in str(answers[0].content)
 
 
 def test_a_session_needs_a_journal() -> None:
@@ -189,12 +190,12 @@ def test_a_run_that_learned_of_its_endpoint_can_be_taken_up() -> None:
     written = '<tool_call>\n{"name": "write", "arguments": {"name": "a"}}\n</tool_call>'
     for writes in range(2, 5):
         counter = Counter()
-        journal = CutJournal(writes)
+        journal = DyingJournal(writes)
         model = ScriptedModel([rejected, written, "done", "done"])
         made = Agent(model.endpoint(), counter.tools, connection=Connection(transport=model), journal=journal)
-        with pytest.raises(PowerCut):
+        with pytest.raises(ProcessKilled):
             wait(made.arun("hi", run_id="run_a"))
-        journal.mend()
+        journal.restart()
         result = wait(made.aresume("run_a"))
         assert result.outcome.kind == "answered", (writes, result.outcome)
         assert counter.did.count("write a") <= 1
@@ -202,8 +203,8 @@ def test_a_run_that_learned_of_its_endpoint_can_be_taken_up() -> None:
 
 def test_time_in_which_nobody_ran_it_does_not_count() -> None:
     counter = Counter()
-    journal = CutJournal(3)
-    model = ScriptedModel(speak, loop=True)
+    journal = DyingJournal(3)
+    model = ScriptedModel(choose_reply, loop=True)
     made = Agent(
         model.endpoint(),
         counter.tools,
@@ -211,16 +212,16 @@ def test_time_in_which_nobody_ran_it_does_not_count() -> None:
         journal=journal,
         limits=Limits(seconds=60.0),
     )
-    with pytest.raises(PowerCut):
+    with pytest.raises(ProcessKilled):
         wait(made.arun("hi", run_id="run_a"))
-    journal.mend()
+    journal.restart()
     assert wait(made.aresume("run_a")).outcome.kind == "answered"
 
 
-def test_what_the_model_was_told_is_marked_as_delivered() -> None:
+def test_results_that_the_model_received_are_marked_as_delivered() -> None:
     journal = MemoryJournal()
     counter = Counter()
-    model = ScriptedModel(speak, loop=True)
+    model = ScriptedModel(choose_reply, loop=True)
     wait(
         Agent(model.endpoint(), counter.tools, connection=Connection(transport=model), journal=journal).arun(
             "hi", run_id="run_a"
@@ -242,7 +243,7 @@ def test_what_the_model_was_told_is_marked_as_delivered() -> None:
         assert steps == ["reply", "started", "finished", "delivered"]
 
 
-def test_a_ledger_writes_in_the_order_it_is_told() -> None:
+def test_the_journal_of_a_run_writes_records_in_order() -> None:
     async def script() -> list[str]:
         journal = MemoryJournal()
         token = await journal.begin("run_a", None, b"{}")
@@ -257,8 +258,8 @@ def test_a_ledger_writes_in_the_order_it_is_told() -> None:
     assert wait(script()) == ["run", "input", "input"]
 
 
-class Witness:
-    """Developer's code that looks into the journal whenever it is called."""
+class JournalObserver:
+    """Code of the developer that reads the journal when it is called."""
 
     def __init__(self) -> None:
         self.journal = MemoryJournal()
@@ -283,21 +284,21 @@ class Witness:
     ],
 )
 def test_a_reply_is_stored_before_anything_follows_from_it(who: str, kinds: list[str]) -> None:
-    """It shares a commit with the start of its tool. Whatever does not begin with a record has to wait for its own."""
-    witness = Witness()
+    """It shares a commit with the start of its tool. A command that does not begin with a record stores it first."""
+    observer = JournalObserver()
 
     @dragoman.tool(parallel_safe=True, requires_approval=who == "an approver")
     async def write(name: str) -> str:
         """Write."""
-        witness.look("one of two tools" if who == "one of two tools" else "a tool")
+        observer.look("one of two tools" if who == "one of two tools" else "a tool")
         return "written"
 
     def approve(request: Any) -> bool:
-        witness.look("an approver")
+        observer.look("an approver")
         return True
 
     def go_on(request: Any) -> str:
-        witness.look("the next request")
+        observer.look("the next request")
         return "done"
 
     planned = {
@@ -309,12 +310,38 @@ def test_a_reply_is_stored_before_anything_follows_from_it(who: str, kinds: list
         model.endpoint(),
         [write],
         approve=approve,
-        hooks=[witness] if who == "a hook" else [],
-        journal=witness.journal,
+        hooks=[observer] if who == "a hook" else [],
+        journal=observer.journal,
         connection=Connection(transport=model),
     )
     wait(made.arun("hi", run_id="run_a"))
-    assert witness.seen[who][: len(kinds)] == kinds
+    assert observer.seen[who][: len(kinds)] == kinds
+
+
+@dataclass
+class Refusing:
+    """A type that rejects every value."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        raise ValueError("refused")
+
+
+def test_a_reply_is_stored_before_a_hook_sees_the_result_of_a_call_that_did_not_start() -> None:
+    class AfterTool:
+        def after_tool(self, made: Any, result: Any) -> None:
+            observer.look("a hook")
+
+    @dragoman.tool
+    def write(item: Refusing) -> str:
+        """Write."""
+        return "written"
+
+    observer = JournalObserver()
+    made = agent([call("write", item={"name": "a"}), "done"], write, hooks=[AfterTool()], journal=observer.journal)
+    wait(made.arun("hi", run_id="run_a"))
+    assert observer.seen["a hook"] == ["run", "reply"]
 
 
 def test_a_run_that_is_left_between_two_commands_has_its_last_reply(caplog: pytest.LogCaptureFixture) -> None:
@@ -335,6 +362,44 @@ def test_a_run_that_is_left_between_two_commands_has_its_last_reply(caplog: pyte
     assert "its last reply is not stored" in caplog.text
 
 
+class BrokenBudget:
+    """A budget of the developer whose service fails when it is asked for the `count`-th time."""
+
+    cost = None
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def add(self, usage: Any, cost: float | None, turns: int = 0) -> None:
+        self._count()
+
+    def exceeded(self) -> None:
+        self._count()
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            raise OSError("the service of the budget is down")
+
+
+def test_a_run_that_cannot_start_does_not_keep_its_session() -> None:
+    """The run was in the journal, and its process held it: the session was busy until the process ended."""
+
+    async def script() -> None:
+        journal = MemoryJournal()
+        made = agent(["done", "done"], look, journal=journal)
+        with pytest.raises(OSError):
+            await made.arun("hi", session="s", run_id="run_a", limits=Limits(budget=BrokenBudget(1)))
+        assert [(run.run_id, run.holder) for run in await journal.runs("s")] == [("run_a", "")]
+        with pytest.raises(OSError):
+            made.limits = Limits(budget=BrokenBudget(1))
+            await made.aresume("run_a")
+        made.limits = Limits()
+        assert (await made.arun("hi", session="s")).text == "done"
+
+    wait(script())
+
+
 @dragoman.tool
 def look() -> str:
     """Look."""
@@ -345,7 +410,7 @@ def look() -> str:
 
 
 def bytes_per_run(path: Path, runs: int) -> float:
-    """What the runs of one session take on the disk, per run."""
+    """Return the size of the runs of one session on the disk, per run."""
     model = ScriptedModel(lambda request: f"Answer {len(request.messages)}: " + "x" * 400, loop=True)
     with SqliteJournal(path) as journal:
         made = Agent(model.endpoint(), connection=Connection(transport=model), journal=journal, system="Be brief.")
@@ -388,7 +453,7 @@ def test_a_run_is_resumed_with_the_conversation_before_it() -> None:
     ]
 
 
-def test_a_run_behind_an_interrupted_one_keeps_its_own_copy_of_what_was_said() -> None:
+def test_a_run_after_an_interrupted_one_has_its_own_copy_of_the_conversation() -> None:
     journal = MemoryJournal()
     waiting = agent([call("look")], look, journal=journal, ask=["look"], defer_approvals=True)
     waiting.run("first", session="desk", run_id="run_a")

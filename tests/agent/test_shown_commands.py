@@ -1,4 +1,4 @@
-"""What a person sees of a command: only literals are hidden in it, and everything that a shell expands is visible."""
+"""Commands for people: only literals are hidden, and everything that a shell expands is visible."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is no
 
 @needs_bash
 def test_bash_takes_what_is_hidden_as_it_is(tmp_path) -> None:
-    """If another literal stands in its place, the output of bash differs in that literal and in nothing else."""
+    """With another literal in its place, the output of bash differs only in that literal."""
     chance = random.Random(5)
     parts = (
         PLAIN,

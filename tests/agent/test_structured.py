@@ -1,4 +1,4 @@
-"""Answers in a form: given through a tool of their own, or as text that is nothing but the JSON."""
+"""Structured answers: through the answer tool, or as a text that contains only the JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Report:
 
 @dataclass
 class Picky:
-    """A class that takes nothing."""
+    """A class that rejects every value."""
 
     city: str
 
@@ -78,23 +78,23 @@ def test_an_answer_may_be_given_as_text(name: str, text: str) -> None:
     assert play.replies(text).ends("answered", text=text).data == expected(FORMS[name])
 
 
-def test_words_are_no_answer_and_the_model_is_told_how_to_give_one() -> None:
+def test_text_is_no_structured_answer_and_the_model_learns_how_to_give_one() -> None:
     play = Playbook(weather, answer=form(Report)).starts("hi").asks().replies("It is warm.")
     play.asks(hearing="calling final_answer").replies(call("final_answer", answer=PARIS)).ends("answered")
 
 
-def test_a_wrong_answer_may_be_mended_twice() -> None:
+def test_a_wrong_answer_may_be_corrected_twice() -> None:
     play = Playbook(answer=form(Report)).starts("hi").asks().replies(call("final_answer", answer={"city": 1}))
-    play.told("final_answer", "degrees", error=True, ran=False).asks().replies("Warm.").asks()
+    play.has_result("final_answer", "degrees", error=True, ran=False).asks().replies("Warm.").asks()
     result = play.replies(call("final_answer", answer={})).ends("mistake_limit")
     assert result.data is None
 
 
-def test_a_type_that_refuses_its_members_is_told_to_the_model() -> None:
+def test_the_model_learns_why_a_type_rejects_its_members() -> None:
     play = Playbook(weather, answer=form(Picky)).starts("hi").asks()
     play.replies(call("weather", city="Oslo"), call("final_answer", answer={"city": "Paris"}))
-    play.told("final_answer", "never heard of Paris", error=True, ran=False)
-    play.told("weather", "Not run", error=True, ran=False).asks()
+    play.has_result("final_answer", "never heard of Paris", error=True, ran=False)
+    play.has_result("weather", "Not run", error=True, ran=False).asks()
     play.replies(call("final_answer", answer={"city": "Rome"})).asks()
     play.replies(call("final_answer", answer={"city": "Oslo"})).ends("mistake_limit", "never heard of Oslo")
 
@@ -109,25 +109,25 @@ def test_what_was_called_beside_the_answer_does_not_run() -> None:
     assert [str(each.content)[:8] for each in result.results] == ["Not run:", "Accepted", "Not run:"]
 
 
-def test_a_good_answer_behind_a_broken_one_counts() -> None:
+def test_a_good_answer_after_a_broken_one_counts() -> None:
     play = Playbook(answer=form(Report)).starts("hi").asks()
     play.replies(call("final_answer", answer="?"), call("final_answer", answer=PARIS)).ends("answered")
 
 
-def test_a_word_put_in_reopens_an_answer() -> None:
+def test_a_message_during_the_run_reopens_an_answer() -> None:
     play = Playbook(answer=form(Report)).starts("hi").asks().steers("in Rome!")
     play.replies(call("final_answer", answer=PARIS)).asks(hearing="in Rome!")
     result = play.replies(call("final_answer", answer={"city": "Rome", "degrees": 25})).ends("answered")
     assert result.data == Report("Rome", 25)
 
 
-def test_a_cut_answer_is_told() -> None:
+def test_a_truncated_answer_is_reported() -> None:
     for text in ('{"city": "Par', '{"city": "Paris", "degrees": 2', '{"city": "Paris", "degrees": 20'):
         play = Playbook(answer=form(Report)).starts("hi").asks().replies(text, stop="length")
         play.asks(hearing="final_answer")
 
 
-def test_words_are_an_answer_where_words_were_asked_for() -> None:
+def test_text_is_an_answer_if_text_was_requested() -> None:
     result = Playbook(answer=form(str)).starts("hi").asks().replies("It is warm.").ends("answered")
     assert result.data == "It is warm."
     Playbook(answer=form(list[str])).starts("hi").asks().replies("It is warm.").asks(hearing="final_answer")

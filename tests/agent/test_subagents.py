@@ -1,4 +1,4 @@
-"""Agents as tools of others: never with more rights, from one budget, within the time, and over with their parent."""
+"""Agents as tools of others: with at most the rights, the budget and the deadline of the parent run, and its end."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_a_child_is_cancelled_with_its_parent() -> None:
     check_conversation(result.messages)
 
 
-def test_the_failure_of_a_child_is_told_to_the_parents_model() -> None:
+def test_the_model_of_the_parent_learns_of_the_failure_of_a_child() -> None:
     below = {"limits": Limits(turns=1)}
 
     @dragoman.tool

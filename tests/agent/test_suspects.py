@@ -1,4 +1,4 @@
-"""An attempted call never ends a run as its answer: the model is told once, and makes the call or answers in words."""
+"""An attempted call never ends a run as its answer: the model receives one notice, then calls or answers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dragoman.types import Message, Text, ToolCall, ToolResult
 ATTEMPT = 'Sure:\n\n```json\n{"name": "tide", "arguments": {"harbour": "Esbjerg"}}\n```'
 
 
-class Harbour:
-    """Records what ran."""
+class HarbourTools:
+    """Tools that record their calls."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -39,7 +39,7 @@ class Harbour:
         return [tide, open_lock]
 
 
-def run(script: list[Any], harbour: Harbour, **options: Any) -> tuple[dragoman.RunResult[Any], ScriptedModel]:
+def run(script: list[Any], harbour: HarbourTools, **options: Any) -> tuple[dragoman.RunResult[Any], ScriptedModel]:
     model = ScriptedModel(script)
     agent = dragoman.Agent(
         model.endpoint(), tools=harbour.tools, connection=dragoman.Connection(transport=model), **options
@@ -53,7 +53,7 @@ def notice_in(model: ScriptedModel) -> str:
 
 
 def test_an_attempt_is_answered_with_the_form_of_a_call() -> None:
-    harbour = Harbour()
+    harbour = HarbourTools()
     result, model = run([ATTEMPT, call("tide", harbour="Esbjerg"), "At 14:20."], harbour)
     assert (result.text, harbour.asked) == ("At 14:20.", ["Esbjerg"])
     assert [problem.kind for problem in result.problems] == ["suspect", "history_rewritten"]
@@ -61,7 +61,7 @@ def test_an_attempt_is_answered_with_the_form_of_a_call() -> None:
 
 
 def test_the_notice_shows_no_arguments_of_the_suspect() -> None:
-    harbour = Harbour()
+    harbour = HarbourTools()
     secret = ATTEMPT.replace("Esbjerg", "Zanzibar-7")
     _, model = run([secret, "I do not know."], harbour)
     assert notice_in(model).count("Zanzibar-7") == 0
@@ -69,19 +69,19 @@ def test_the_notice_shows_no_arguments_of_the_suspect() -> None:
 
 @pytest.mark.parametrize("again", [ATTEMPT, 'Once more: {"name": "tide", "arguments": {"harbour": "Esbjerg"}}'])
 def test_a_model_that_repeats_the_call_meant_it(again: str) -> None:
-    harbour = Harbour()
+    harbour = HarbourTools()
     result, _ = run([ATTEMPT, again, "At 14:20."], harbour)
     assert (result.text, harbour.asked) == ("At 14:20.", ["Esbjerg"])
 
 
 def test_other_arguments_confirm_nothing() -> None:
-    harbour = Harbour()
+    harbour = HarbourTools()
     run([ATTEMPT, ATTEMPT.replace("Esbjerg", "Ribe"), "Never mind."], harbour)
     assert harbour.asked == []
 
 
 def test_a_confirmed_call_of_a_tool_that_acts_needs_an_approval() -> None:
-    harbour = Harbour()
+    harbour = HarbourTools()
     attempt = ATTEMPT.replace("tide", "open_lock")
     run([attempt, attempt, "I could not."], harbour)
     assert harbour.opened == []
@@ -90,13 +90,13 @@ def test_a_confirmed_call_of_a_tool_that_acts_needs_an_approval() -> None:
 
 
 def test_an_attempt_that_is_not_repeated_ends_with_the_next_answer() -> None:
-    harbour = Harbour()
+    harbour = HarbourTools()
     result, _ = run([ATTEMPT, "That was only an example."], harbour)
     assert (result.outcome.kind, result.text, harbour.asked) == ("answered", "That was only an example.", [])
 
 
-def test_the_same_attempt_without_readable_arguments_is_told_once() -> None:
-    harbour = Harbour()
+def test_the_model_receives_one_notice_about_the_same_unreadable_attempt() -> None:
+    harbour = HarbourTools()
     attempt = '<use tool="tide">{harbour: </use>'
     result, model = run([attempt, attempt], harbour)
     assert result.outcome.kind == "answered"
@@ -126,7 +126,7 @@ OTHER = Suspect("x", (0, 1), "T1", NOTICED, "suspect 00000000")
     ],
 )
 def test_only_a_notice_confirms(message: Message, confirms: bool) -> None:
-    found = extract(ATTEMPT, tools=Harbour().tools, conversation=[message])
+    found = extract(ATTEMPT, tools=HarbourTools().tools, conversation=[message])
     assert bool(found.calls) is confirms
 
 
@@ -165,4 +165,4 @@ def test_a_placeholder_makes_a_suspect(value: str, arguments: str) -> None:
 @pytest.mark.parametrize("value", ["<br>", "[a-z]", "my_file", "a.b", "{}", "[1]"])
 def test_ordinary_values_are_no_placeholders(value: str) -> None:
     text = f'<tool_call>{{"name": "tide", "arguments": {{"harbour": "{value}"}}}}</tool_call>'
-    assert [call.arguments for call in extract(text, tools=Harbour().tools).calls] == [{"harbour": value}]
+    assert [call.arguments for call in extract(text, tools=HarbourTools().tools).calls] == [{"harbour": value}]

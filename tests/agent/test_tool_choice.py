@@ -1,4 +1,4 @@
-"""A tool choice holds on servers that ignore it: what breaks it does not run, and the model is told."""
+"""A tool choice also holds on servers that ignore it: a call against it does not run, and the model learns why."""
 
 from __future__ import annotations
 

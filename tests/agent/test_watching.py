@@ -1,4 +1,4 @@
-"""The watcher: what counts as going in circles, what does not, and what the model is told."""
+"""Loop detection: what counts as a loop, what does not, and the messages to the model."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from dragoman.types import (
 )
 
 Step = tuple[str, dict[str, object], str]
-"""A tool, its arguments, and what it answers; an answer that begins with `!` is an error."""
+"""A tool, its arguments, and its result. A result that begins with `!` is an error."""
 
 
 class Run:
-    """A run as the watcher sees it. Calls have ids of their own, and blocked ones are not run."""
+    """A run from the view of the watcher. Each call has its own id, and blocked calls do not run."""
 
     def __init__(self, settings: WatchSettings | None = None, tools: Iterable[Tool] = ()) -> None:
         self.watch = Watch(settings) if settings is not None else Watch()
@@ -43,7 +43,7 @@ class Run:
         self._count = 0
 
     def turn(self, *steps: Step, text: str = "") -> str:
-        """One turn: the actions of all verdicts, `-` for none. The calls are judged first and then run, as a batch."""
+        """Execute one turn. Return the actions of its verdicts, `-` for none. All calls are judged before one runs."""
         calls = [self._call(step) for step in steps]
         before = [self.watch.before(call, self._tool(call)) for call in calls]
         said: list[Verdict | None] = list(before)
@@ -61,7 +61,7 @@ class Run:
         return " ".join(verdict.action for verdict in said if verdict is not None) or "-"
 
     def turns(self, *steps: Step) -> list[str]:
-        """One turn for each step; the model says something new in each, so that only the calls can be a loop."""
+        """Execute one turn for each step. The model writes a new text in each, so that only calls can be a loop."""
         return [self.turn(step, text=f"step {number}") for number, step in enumerate(steps)]
 
     def _call(self, step: Step) -> ToolCall:
@@ -340,19 +340,19 @@ def test_three_silent_turns_with_the_same_batch_end_the_run_whatever_the_order()
     ]
 
 
-def test_new_words_or_a_new_result_are_progress() -> None:
+def test_new_text_or_a_new_result_is_progress() -> None:
     run = Run()
     assert [run.turn(*batch(range(6)), text=f"step {n}") for n in range(3)] == ["-"] * 3
     other = Run()
     assert [other.turn(*batch(range(6)), call("clock", f"{n}:00")) for n in range(5)] == ["-"] * 5
 
 
-def test_the_same_words_again_are_nothing_new() -> None:
+def test_the_same_text_again_is_no_progress() -> None:
     run = Run()
     assert [run.turn(*batch(range(6)), text="Let me look.") for _ in range(3)] == ["-", "-", "end"]
 
 
-def test_a_model_that_is_told_something_in_every_turn_is_not_waited_for_for_ever() -> None:
+def test_a_model_that_is_warned_in_every_turn_does_not_continue_without_end() -> None:
     run = Run()
     wrong = call("fetch", "!no route to host", url="x")
     said = [run.turn(*batch(range(6)), wrong) for _ in range(6)]
@@ -449,7 +449,7 @@ def test_replaying_the_same_calls_gives_the_same_verdicts(turns: list[list[Step]
 
 
 @given(steps)
-def test_a_run_never_ends_for_its_calls_before_the_model_was_told(turns: list[list[Step]]) -> None:
+def test_no_run_ends_as_a_loop_before_the_model_was_warned(turns: list[list[Step]]) -> None:
     run = Run(WatchSettings(idle_turns=None))
     told = False
     for number, turn in enumerate(turns):

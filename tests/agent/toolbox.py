@@ -1,4 +1,4 @@
-"""The tools of these tests. In playbooks nothing of them runs: the script says what they answer."""
+"""The tools of these tests. In playbooks they do not run: the script contains their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def weather(city: str) -> str:
 
 @dragoman.tool(parallel_safe=True)
 def look(where: str) -> str:
-    """Look somewhere. It may stand beside others."""
+    """Look somewhere. It may run concurrently with others."""
     return f"nothing at {where}"
 
 
@@ -28,7 +28,7 @@ def read(path: str) -> str:
 
 @dragoman.tool
 def write(path: str, text: str = "") -> str:
-    """Write a file. Nothing may run beside it."""
+    """Write a file. It runs alone."""
     return f"wrote {path}"
 
 
@@ -60,7 +60,7 @@ def roll(sides: int = 6) -> int:
 
 
 def decides(verdict: Verdict, pattern: str) -> Policy:
-    """A policy of a developer that gives one verdict on the tools of a name, and allows the others."""
+    """Return a policy that gives one verdict on the tools with these names, and allows the others."""
 
     def policy(call: ToolCall, tool: Tool) -> Decision:
         if not matches_name(pattern, tool.name):

@@ -1,4 +1,4 @@
-"""What the built-in tools say of themselves: the loop, the policy and the trust rules go by these."""
+"""The options of the built-in tools, on which the loop, the policy and the trust rules depend."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_a_healthy_server_by_its_address_alone(desk: Desk) -> None:
 
 
 def test_faults_are_named_with_their_fix_and_kept(desk: Desk) -> None:
-    with Upstream(Clinic(ignore_tool_choice, pages=LLAMA, spoil=leave_out_the_last_frame)) as upstream:
+    with Upstream(Clinic(ignore_tool_choice, pages=LLAMA, apply_fault=leave_out_the_last_frame)) as upstream:
         done = desk("doctor", upstream.url)
     assert done.code == 0, "dragoman copes with all of it, so nobody has to do anything"
     # The reason and a clean end of the body are an end: the last frame of this server is not missed.

@@ -51,7 +51,7 @@ from dragoman.journal import Entry, SqliteJournal
 from dragoman.journal.audit import AuditLog
 from dragoman.mcp import Pins
 from dragoman.mcp.definitions import Pin, SeenDefinition
-from dragoman.telemetry.log import _tell_on_standard_error
+from dragoman.telemetry.log import _print_to_standard_error
 from dragoman.testing import ScriptedModel, call, calls
 from dragoman.types import Failure, File, InvalidCall, Message, Operand, Text, ToolCall, ToolResult
 
@@ -549,7 +549,7 @@ def test_errors_warnings_and_progress(value: str, monkeypatch: pytest.MonkeyPatc
     screen.report_error(ConfigError(value, hint=value), {})
     screen.report_error(RuntimeError(value), {"DRAGOMAN_DEBUG": "1"})
     screen.report_error(OSError(1, value), {})
-    _tell_on_standard_error(value)
+    _print_to_standard_error(value)
     # Not through the logger: the report of a test would hold half a character, which a worker cannot send.
     _NoticeHandler().emit(logging.makeLogRecord({"msg": "%s", "args": (value,)}))
     monkeypatch.setattr(stream, "isatty", lambda: False)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.cli.commands import Desk
 from tests.cli.conftest import Command
-from tests.mcp.boxes import faulty
-from tests.mcp.oauth_world import World, serving, write_browser
+from tests.mcp.oauth_servers import OAuthServers, serving, write_browser
+from tests.mcp.toolboxes import faulty
 from tests.tables import each_row
 
 from dragoman.config.edits import add_table, remove_table
@@ -38,8 +38,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    with serving(World()) as found:
+def world() -> Iterator[OAuthServers]:
+    with serving(OAuthServers()) as found:
         yield found
 
 
@@ -56,7 +56,7 @@ SAY = [call("mcp__web__echo", text="hello"), "it said hello"]
 
 
 def test_a_run_uses_a_server_after_a_login_with_consent_and_refreshes_its_token(
-    desk: Desk, world: World, browser: str
+    desk: Desk, world: OAuthServers, browser: str
 ) -> None:
     assert desk("mcp", "add", "web", world.url).code == 0
     with Upstream([*SAY, *SAY, *SAY, *SAY]) as server:
@@ -92,7 +92,7 @@ def test_a_run_uses_a_server_after_a_login_with_consent_and_refreshes_its_token(
 
 
 def test_login_and_logout(
-    dragoman: Command, home: Path, world: World, browser: str, monkeypatch: pytest.MonkeyPatch
+    dragoman: Command, home: Path, world: OAuthServers, browser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BROWSER", browser)
     # The browser is not in the folder of the command, where tools can write.

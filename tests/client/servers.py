@@ -1,4 +1,4 @@
-"""Small servers on the loopback: each answers as its test says, byte for byte."""
+"""Small servers on the loopback, whose answers a test defines byte by byte."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUICK = Timeouts(connect=5.0, first_byte=5.0, idle=5.0)
 
 
 class Server:
-    """What a test has to know of a running server."""
+    """The address of a running server, and what it has received."""
 
     def __init__(self, port: int, scheme: str) -> None:
         self.port = port
@@ -52,7 +52,7 @@ class Server:
 
 
 async def read_request(reader: asyncio.StreamReader) -> bytes:
-    """One request, head and body; empty at the end of the connection."""
+    """Return one request, head and body. It is empty at the end of the connection."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -66,7 +66,7 @@ async def read_request(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def serve(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
-    """A server that gives each connection to `handler`. All of them are gone at the end."""
+    """Run a server that passes each connection to `handler`. At the end, all connections are closed."""
     state: list[Server] = []
     tasks: set[asyncio.Task[None]] = set()
 
@@ -103,19 +103,19 @@ async def serve(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIte
 def answer(
     body: bytes = HELLO, status: str = "200 OK", kind: str = "application/json", extra: Sequence[str] = ()
 ) -> bytes:
-    """The bytes of a usual answer."""
+    """Return the bytes of an ordinary answer."""
     lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *extra]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 def chunked(pieces: Sequence[bytes], kind: str = "text/event-stream") -> bytes:
-    """The bytes of an answer in chunks."""
+    """Return the bytes of an answer in chunks."""
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     return head + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
 def scripted(*answers: bytes, server: list[bytes] | None = None) -> Handler:
-    """Gives one answer after the other, over all connections; then it closes each connection."""
+    """Return a handler that sends these answers in order, over all connections, and then closes each connection."""
     waiting = list(answers)
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -133,7 +133,7 @@ def scripted(*answers: bytes, server: list[bytes] | None = None) -> Handler:
 
 
 def always(data: bytes, seen: list[bytes] | None = None) -> Handler:
-    """Gives the same answer to every request."""
+    """Return a handler that sends the same answer to every request."""
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while request := await read_request(reader):
@@ -146,7 +146,7 @@ def always(data: bytes, seen: list[bytes] | None = None) -> Handler:
 
 
 def once(data: bytes) -> Handler:
-    """Answers the first request of a connection and closes it."""
+    """Return a handler that answers the first request of a connection, and closes it."""
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
@@ -157,13 +157,13 @@ def once(data: bytes) -> Handler:
 
 
 async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Reads and never says a word, until the other side hangs up."""
+    """Read, and send nothing until the client closes the connection."""
     while await reader.read(65536):
         pass
 
 
 async def fetch(transport: HttpTransport, request: HttpRequest, timeouts: Timeouts = QUICK) -> tuple[int, bytes]:
-    """The status and the whole body."""
+    """Return the status and the whole body."""
     response = await transport.send(request, timeouts)
     try:
         return response.status, b"".join([piece async for piece in response.pieces()])

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import pytest
 from tests.client.servers import ASKED, FIRST, HELLO, STREAM, Handler, Server, always, answer, once, serve
 
 from dragoman import providers
+from dragoman.agent import Agent, Connection
 from dragoman.client.api import aask, ask, astream, stream
 from dragoman.client.client import Client, FallbackClient, address_of, base_of
 from dragoman.client.retry import NOTICES, ModelReplaced, Retries
+from dragoman.client.transport import HttpRequest, PassedResponse, Timeouts
 from dragoman.errors import BadRequest, ConfigError, ConnectFailed, MissingKey, StreamCut, TimedOut, Unauthorized
 from dragoman.events import ReplyEnded, TextDelta
 from dragoman.providers.definitions import codec_for
 from dragoman.replies import fold
-from dragoman.testing import ScriptedModel
+from dragoman.testing import Answer, ScriptedModel
 from dragoman.types import Message, Text
 
 SSE = answer(STREAM, kind="text/event-stream")
@@ -99,13 +102,13 @@ def test_a_streamed_answer() -> None:
 
 
 def test_the_asynchronous_forms() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serve(always(answer())) as server:
             assert (await aask("openai_chat:m", "hi", **given(server))).text == "hello"
             words = [e.text async for e in astream("openai_chat:m", "hi", **given(server)) if isinstance(e, TextDelta)]
             assert words == ["hello"]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,7 @@ def test_a_timeout_ends_the_question() -> None:
         ask("openai_chat:m", "hi", timeout=0.05, **given(server))
 
 
-def test_what_has_to_be_mended_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_caller_are_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(MissingKey, match="OPENAI_API_KEY"):
         ask("openai:gpt-5", "hi")
@@ -174,7 +177,7 @@ def test_a_call_in_the_text_is_read_where_tools_travel_as_text() -> None:
 
 
 def fall_back(first: Handler, second: Handler, **settings: Any) -> list[Any]:
-    async def scene() -> list[Any]:
+    async def scenario() -> list[Any]:
         async with serve(first) as one, serve(second) as two:
             clients = []
             for server, name in ((one, "first"), (two, "second")):
@@ -183,7 +186,7 @@ def fall_back(first: Handler, second: Handler, **settings: Any) -> list[Any]:
             async with FallbackClient(clients, **settings) as client:
                 return [event async for event in client.stream(ASKED)]
 
-    return asyncio.run(scene())
+    return asyncio.run(scenario())
 
 
 def reply_of(events: list[Any]) -> Any:
@@ -200,13 +203,13 @@ def test_the_next_model_is_asked_where_the_first_gives_up(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401])
-def test_a_fault_of_ours_is_not_handed_on_unless_asked(status: int) -> None:
+def test_a_rejected_request_is_sent_to_no_fallback_by_default(status: int) -> None:
     bad = always(answer(b"{}", f"{status} X"))
     assert reply_of(fall_back(bad, always(SSE))).failure.status == status
     assert reply_of(fall_back(bad, always(SSE), on_every_failure=True)).text == "hello"
 
 
-def test_nothing_is_handed_on_after_the_first_word() -> None:
+def test_no_fallback_is_used_after_the_first_text() -> None:
     events = fall_back(once(answer(FIRST, kind="text/event-stream")), always(SSE))
     assert not any(isinstance(event, ModelReplaced) for event in events)
     assert (reply_of(events).text, reply_of(events).failure.kind) == ("hel", "stream_cut")
@@ -267,7 +270,7 @@ def test_addresses_of_requests(model: str, environment: dict[str, str], stream_:
     assert address_of(base, endpoint, codec_for(endpoint), endpoint.model, stream=stream_) == address
 
 
-def test_a_query_of_the_address_stays_behind_the_path() -> None:
+def test_a_query_of_the_address_stays_after_the_path() -> None:
     endpoint = providers.resolve("openai_chat:m", base_url="https://h/openai?api-version=1")
     base = base_of(endpoint, {})
     assert address_of(base, endpoint, codec_for(endpoint), "m", stream=True) == (
@@ -279,20 +282,87 @@ def test_claude_on_vertex_names_its_model_in_the_path_alone() -> None:
     seen: list[bytes] = []
     body = b'{"type":"message","role":"assistant","content":[{"type":"text","text":"hello"}],"stop_reason":"end_turn"}'
 
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serve(always(answer(body), seen)) as server:
             endpoint = providers.resolve("vertex:claude-opus-4", base_url=f"{server.url}/v1/publishers/anthropic")
             async with Client(endpoint, key="token-0123", environment={}) as client:
                 assert (await client.ask(ASKED)).text == "hello"
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
     assert seen[0].startswith(b"POST /v1/publishers/anthropic/models/m:rawPredict HTTP/1.1\r\n")
     assert b'"model"' not in seen[0]
     assert b'"anthropic_version":"vertex-2023-10-16"' in seen[0]
 
 
-def test_a_model_of_ones_own_is_asked_as_an_agent_asks_it() -> None:
+def test_a_model_of_the_caller_receives_the_request_of_an_agent() -> None:
     model = ScriptedModel(["Because."], loop=True)
     assert ask(model, "Why?").text == fold(list(stream(model, "Why?"))).text == "Because."
     with pytest.raises(ConfigError, match="an Endpoint or an OwnModel, not object"):
         ask(object(), "Why?")  # type: ignore[arg-type]
+
+
+class CountingTransport:
+    """A transport of a scripted model that counts its open responses."""
+
+    def __init__(self, model: ScriptedModel) -> None:
+        self._model = model
+        self.open = 0
+
+    async def send(self, request: HttpRequest, timeouts: Timeouts) -> CountedResponse:
+        self.open += 1
+        return CountedResponse(await self._model.send(request, timeouts), self)
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+class CountedResponse(PassedResponse):
+    def __init__(self, inner: Any, transport: CountingTransport) -> None:
+        super().__init__(inner)
+        self._transport: CountingTransport | None = transport
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        return self._inner.pieces()
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            self._transport.open -= 1
+            self._transport = None
+        await self._inner.close()
+
+
+def _partial_call(arguments: str) -> dict[str, Any]:
+    function = {"name": "final_answer", "arguments": arguments}
+    return {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
+
+
+_PARTIAL = [
+    b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
+    for delta in ({"content": "Well, "}, _partial_call('{"answer": ["one", "tw'))
+]
+
+
+@pytest.mark.parametrize("how", ["astream", "fallbacks", "text of a run", "answer of a run"])
+def test_a_stream_that_is_closed_early_has_closed_its_response(how: str) -> None:
+    """Not later, when the garbage collection finds the inner generators."""
+    stalling = Answer(headers={"content-type": "text/event-stream"}, pieces=_PARTIAL, stalls=True)
+    model = ScriptedModel([stalling])
+    transport = CountingTransport(model)
+    connection = Connection(transport=transport)
+
+    def open_stream() -> Any:
+        if how == "astream":
+            return astream(model.endpoint(), "hi", transport=transport)
+        if how == "fallbacks":
+            return FallbackClient([Client(model.endpoint(), transport=transport)] * 2).stream(ASKED)
+        run = Agent(model.endpoint(), connection=connection).stream("hi", answer=list[str])
+        return aiter(run.text_stream() if how == "text of a run" else run.answer_stream())
+
+    async def scenario() -> None:
+        async with aclosing(open_stream()) as events:
+            async for _ in events:
+                if transport.open:
+                    break
+        assert transport.open == 0
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))

@@ -1,4 +1,4 @@
-"""Proof of who asks: keys, AWS signatures (judged by botocore), tokens of Google and Microsoft."""
+"""Authentication: keys, AWS signatures (compared with botocore), tokens of Google and Microsoft."""
 
 from __future__ import annotations
 
@@ -168,11 +168,11 @@ def test_many_requests_fetch_one_token() -> None:
         fetched.append(1)
         return Token("token", 1e12)
 
-    async def scene() -> None:
+    async def scenario() -> None:
         auth = TokenAuth(fetch, "nobody", {})
         await asyncio.gather(*(auth.sign(HttpRequest("POST", "https://h/", {})) for _ in range(20)))
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
     assert len(fetched) == 1
 
 

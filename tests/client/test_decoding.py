@@ -60,7 +60,7 @@ def test_a_coding_that_was_not_asked_for_is_refused(coding: str) -> None:
     assert caught.value.kind == "broken_protocol"
 
 
-def test_damaged_and_short_bodies_are_told_apart() -> None:
+def test_damaged_and_short_bodies_have_different_errors() -> None:
     packed = gzip.compress(b"hello" * 50)
     with pytest.raises(TransportFault, match="damaged") as caught:
         decode("gzip", [b"no gzip at all"])
@@ -77,12 +77,12 @@ def test_damaged_and_short_bodies_are_told_apart() -> None:
 def test_a_compressed_answer_is_read() -> None:
     body = b'{"text": "' + b"hello " * 1000 + b'"}'
 
-    async def scene() -> tuple[int, bytes]:
+    async def scenario() -> tuple[int, bytes]:
         data = answer(gzip.compress(body), extra=["Content-Encoding: gzip"])
         async with serve(once(data)) as server, transport() as http:
             return await fetch(http, server.post())
 
-    assert asyncio.run(scene()) == (200, body)
+    assert asyncio.run(scenario()) == (200, body)
 
 
 def test_a_bomb_of_ten_gigabytes_stays_small() -> None:
@@ -95,7 +95,7 @@ def test_a_bomb_of_ten_gigabytes_stays_small() -> None:
     assert len(packed) < 12_000_000
     assert len(member) < 11_000
 
-    async def scene() -> tuple[TransportFault, int, int]:
+    async def scenario() -> tuple[TransportFault, int, int]:
         data = answer(packed, extra=["Content-Encoding: gzip"])
         async with serve(once(data)) as server, transport(limits=Limits(body_bytes=64 << 20)) as http:
             response = await http.send(server.post(), QUICK)
@@ -111,7 +111,7 @@ def test_a_bomb_of_ten_gigabytes_stays_small() -> None:
                 tracemalloc.stop()
                 await response.close()
 
-    fault, size, peak = asyncio.run(scene())
+    fault, size, peak = asyncio.run(scenario())
     assert fault.kind == "too_large"
     assert size <= 64 << 20
     assert peak < 30_000_000

@@ -320,13 +320,13 @@ def test_a_real_server_on_the_loopback() -> None:
             writer.write(head + str(len(body)).encode() + b"\r\n\r\n" + body)
             await writer.drain()
 
-    async def go() -> DetectedServer:
+    async def scenario() -> DetectedServer:
         async with serve(answer) as server:
             found = await adetect(server.url, environment={})
             assert found.base_url == f"{server.url}/v1"
             return found
 
-    found = asyncio.run(go())
+    found = asyncio.run(scenario())
     assert (found.provider, found.wire, found.models[0].context) == ("vllm", "openai_chat", 77)
 
 

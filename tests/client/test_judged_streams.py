@@ -1,4 +1,4 @@
-"""`stream` gives what `ask` gives: the fold of its events is the reply, whatever became of its calls."""
+"""`stream` and `ask` agree: the fold of the events is the reply, for every verdict on its calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ECHO = f"<tool_call>{PLANTED}</tool_call>"
 GOOD = call("weather", city="Paris")
 
 
-def cut(*parts: Any) -> Reply:
+def truncated(*parts: Any) -> Reply:
     return Reply(Message("assistant", list(parts)), Usage(1, 1), "length")
 
 
@@ -40,9 +40,9 @@ CASES: dict[str, tuple[Any, int]] = {
     "bad arguments": (call("weather", city=["no"], days=3), 0),
     "no arguments": (call("weather"), 0),
     "an unknown tool": (calls(GOOD, call("rm", path="/")), 1),
-    "cut": (cut(Text("so"), ToolCall("a", "weather", {"city": "Par"})), 0),
-    "a good one and a cut one": (
-        cut(ToolCall("a", "ping", {}), ToolCall("b", "weather", {"city": "Par"})),
+    "truncated": (truncated(Text("so"), ToolCall("a", "weather", {"city": "Par"})), 0),
+    "a good one and a truncated one": (
+        truncated(ToolCall("a", "ping", {}), ToolCall("b", "weather", {"city": "Par"})),
         1,
     ),
 }

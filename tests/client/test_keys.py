@@ -1,4 +1,4 @@
-"""Keys are found where they should be, and shown nowhere; the debug log shows the bytes without them."""
+"""Where keys are found, and that neither messages nor the debug log show them."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ def test_a_scrubber_that_grows_forgets_nothing() -> None:
 def blocks_of(data: bytes, *, whole: bool = False, handler: object = None) -> list[str]:
     blocks: list[str] = []
 
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serve(handler or always(data)) as server:  # type: ignore[arg-type]
             timeouts = Timeouts(first_byte=0.05)
             given = {"X-Other-Token": "hush-hush", "X-Plain": "seen"}
             async with server.client(debug=blocks.append, timeouts=timeouts, headers=given) as client:
                 await client.ask(ASKED, whole=whole)
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
     return blocks
 
 

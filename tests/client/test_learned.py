@@ -1,4 +1,4 @@
-"""Facts in a file: they outlive the process, and whatever is wrong with the file costs no run."""
+"""Facts in a file: they outlive the process, and a damaged file stops no run."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_what_one_program_learns_the_next_one_knows(tmp_path: Path, monkeypatch:
         stored = learned_file({"XDG_CONFIG_HOME": str(tmp_path)})
         assert stored is not None
         assert FileFacts(stored).get(url, "m") is not None
-        # Who keeps facts in memory, or switches the file off, learns anew.
+        # Without the file, or with facts in memory, the next agent has to learn the fact again.
         private = dragoman.Connection(facts=MemoryFacts())
         assert dragoman.Agent(model, [weather], base_url=url, connection=private).run("Hi").problems
         monkeypatch.setenv("DRAGOMAN_FACTS", "off")

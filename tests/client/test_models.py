@@ -204,7 +204,7 @@ def test_an_endpoint_without_a_list_raises_an_error_that_says_why() -> None:
         list_models("openai", transport=Pages({}), environment={})
 
 
-def test_the_list_is_there_for_async_code_and_at_an_address_of_ones_own() -> None:
+def test_the_list_also_works_in_async_code_and_at_a_given_address() -> None:
     pages = Pages({"http://box:8000/v1/models": {"data": [{"id": "m"}]}})
     found = asyncio.run(alist_models("vllm:m", base_url="http://box:8000", transport=pages))
     assert found == [ListedModel("m")]

@@ -1,4 +1,4 @@
-"""The response parser: any split of the bytes is the same answer, and nothing that is no HTTP gets through."""
+"""The response parser: every split of the bytes gives the same answer, and invalid HTTP is rejected."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_an_end_at_every_byte_is_a_cut(name: str) -> None:
         assert not parser.keeps
 
 
-def test_bytes_behind_the_end_are_noticed_and_never_read() -> None:
+def test_bytes_after_the_end_are_detected_and_never_read() -> None:
     parser = ResponseParser(LIMITS)
     events = parser.feed(PLAIN + b"HTTP/1.1 200 OK\r\n\r\nsomebody else's")
     assert [event for event in events if isinstance(event, bytes)] == [b"hello"]

@@ -123,7 +123,7 @@ def test_leaving_early_closes_the_source_which_ran_only_a_little_ahead(portal: P
     assert counter.made <= 10 + 2 * AHEAD
 
 
-def test_an_error_comes_behind_the_items_before_it(portal: Portal) -> None:
+def test_an_error_comes_after_the_items_before_it(portal: Portal) -> None:
     async def source() -> AsyncIterator[int]:
         yield 1
         raise ValueError("the end")
@@ -172,7 +172,7 @@ def test_an_interrupt_cancels_the_work_and_waits_for_its_end(portal: Portal, str
     assert portal.run(double(3)) == 6
 
 
-def test_closing_cancels_what_runs_and_a_later_call_starts_anew(portal: Portal) -> None:
+def test_closing_cancels_what_runs_and_a_later_call_starts_a_new_thread(portal: Portal) -> None:
     started, ended = threading.Event(), threading.Event()
 
     async def hang() -> None:

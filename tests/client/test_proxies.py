@@ -1,4 +1,4 @@
-"""Proxies: those of the environment, except for this machine, or the one that was asked for."""
+"""Proxies: those of the environment, except for this machine, or the configured one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", 
 def test_a_client_uses_the_proxies_of_the_environment_and_never_for_this_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def scene() -> list[int]:
+    async def scenario() -> list[int]:
         counts = []
         async with serve(always(answer())) as proxy, serve(always(answer())) as server:
             for name in NAMES:
@@ -34,7 +34,7 @@ def test_a_client_uses_the_proxies_of_the_environment_and_never_for_this_machine
                 counts.append(proxy.connections)
         return counts
 
-    assert asyncio.run(scene()) == [0, 1, 1, 2]
+    assert asyncio.run(scenario()) == [0, 1, 1, 2]
 
 
 def test_a_proxy_of_another_kind_in_the_environment_fails_only_the_requests_that_need_it() -> None:
@@ -51,7 +51,7 @@ LOOPBACK_TOO = ("[::ffff:127.0.0.1]", "[::]")
 ELSEWHERE = ("localhost.example", "notlocalhost", "128.0.0.1", "10.0.0.1", "[::2]", "127.0.0.1.example", "1localhost")
 
 
-def test_the_loopback_is_never_behind_a_proxy_of_the_environment_and_everything_else_is() -> None:
+def test_the_loopback_uses_no_proxy_of_the_environment_and_all_other_hosts_do() -> None:
     proxies = read_proxies("env", {"ALL_PROXY": "http://p:3"})
     for host in (*LOOPBACK, *LOOPBACK_TOO):
         assert find(proxies, f"http://{host}:8000/v1") is None, host
@@ -99,24 +99,24 @@ def test_no_proxy_can_be_asked_for() -> None:
 def test_a_plain_request_takes_the_whole_address_to_the_proxy() -> None:
     seen: list[bytes] = []
 
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serve(always(answer(), seen)) as proxy, transport(proxy=proxy.url.replace("//", "//u:p@")) as http:
             assert await fetch(http, HttpRequest("POST", "http://far.invalid:81/x?a=1", {})) == (200, HELLO)
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
     assert seen[0].startswith(b"POST http://far.invalid:81/x?a=1 HTTP/1.1\r\nHost: far.invalid:81\r\n")
     assert b"\r\nProxy-Authorization: Basic dTpw\r\n" in seen[0]
 
 
 def test_a_proxy_that_refuses_a_tunnel_is_named() -> None:
-    async def scene() -> TransportFault:
+    async def scenario() -> TransportFault:
         refusal = answer(b"no", "407 Proxy Authentication Required")
         async with serve(always(refusal)) as proxy, transport(proxy=proxy.url) as http:
             with pytest.raises(TransportFault) as caught:
                 await fetch(http, HttpRequest("POST", "https://far.invalid/", {}))
             return caught.value
 
-    fault = asyncio.run(scene())
+    fault = asyncio.run(scenario())
     assert (fault.kind, fault.code) == ("unreachable", "proxy")
     assert "status 407" in fault.message
 

@@ -1,4 +1,4 @@
-"""The rate limiter: no window of a minute has more than the limits, and nobody is overtaken."""
+"""The rate limiter: no minute has more than the limits, and requests start in order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMITS: list[dict[str, int]] = [
 
 
 class Clock:
-    """Time that passes only when somebody sleeps."""
+    """A clock that advances only when code sleeps."""
 
     def __init__(self) -> None:
         self.now = 5000.1
@@ -56,10 +56,10 @@ def run_load(limits: dict[str, int], sizes: list[int]) -> tuple[list[tuple[int, 
             slot.report(tokens)
             await asyncio.sleep(0)
 
-    async def go() -> None:
+    async def scenario() -> None:
         await asyncio.gather(*(send(number, tokens) for number, tokens in enumerate(sizes)))
 
-    asyncio.run(go())
+    asyncio.run(scenario())
     assert (limiter.running, limiter.waiting) == (0, 0)
     return started, running
 
@@ -81,7 +81,7 @@ def test_the_limiter_waits_no_longer_than_it_must() -> None:
     clock = Clock()
     limiter = RateLimiter(requests=2, clock=clock, sleep=clock.sleep)
 
-    async def go() -> list[float]:
+    async def scenario() -> list[float]:
         times = []
         for gap in (0.0, 10.0, 0.0, 0.0):
             clock.now += gap
@@ -89,7 +89,7 @@ def test_the_limiter_waits_no_longer_than_it_must() -> None:
                 times.append(round(clock.now - 5000.1, 3))
         return times
 
-    assert asyncio.run(go()) == [0.0, 10.0, 60.0, 70.0]
+    assert asyncio.run(scenario()) == [0.0, 10.0, 60.0, 70.0]
     assert [round(each, 3) for each in clock.slept] == [50.0, 10.0]
 
 
@@ -102,16 +102,16 @@ def test_a_large_request_is_not_overtaken_and_one_above_the_limit_runs_alone() -
         async with limiter.slot(tokens):
             order.append(tokens)
 
-    async def go() -> None:
+    async def scenario() -> None:
         await asyncio.gather(*(send(tokens) for tokens in (60, 90, 1, 5000, 2)))
 
-    asyncio.run(go())
+    asyncio.run(scenario())
     assert order == [60, 90, 1, 5000, 2]
     assert [round(each) for each in clock.slept] == [60, 60, 60]
 
 
 def test_a_request_that_gives_up_lets_the_next_one_through() -> None:
-    async def go() -> tuple[int, int]:
+    async def scenario() -> tuple[int, int]:
         limiter = RateLimiter(concurrent=1)
         first = await limiter.slot().acquire()
         second = asyncio.ensure_future(limiter.slot().acquire())
@@ -124,7 +124,7 @@ def test_a_request_that_gives_up_lets_the_next_one_through() -> None:
         await third
         return limiter.running, limiter.waiting
 
-    assert asyncio.run(go()) == (1, 0)
+    assert asyncio.run(scenario()) == (1, 0)
 
 
 def test_a_pause_that_the_endpoint_requests_holds_everybody() -> None:
@@ -188,12 +188,12 @@ def test_a_client_sends_within_the_limits_and_counts_reported_tokens() -> None:
             writer.write(head + str(len(body)).encode() + b"\r\n\r\n" + body)
             await writer.drain()
 
-    async def go() -> list[str]:
+    async def scenario() -> list[str]:
         async with serve(answer) as server, server.client(limiter=limiter, timeouts=QUICK) as client:
             replies = await asyncio.gather(*(client.ask(ASKED) for _ in range(3)))
             return [reply.text for reply in replies]
 
-    assert asyncio.run(go()) == ["hello"] * 3
+    assert asyncio.run(scenario()) == ["hello"] * 3
     assert [round(each) for each in clock.slept] == [60]
     assert [entry.tokens for entry in limiter._admitted] == [42]
     assert limiter.running == 0
@@ -208,12 +208,12 @@ def test_a_rejected_request_holds_the_others_and_a_deadline_ends_the_wait() -> N
             writer.write(head + b"Content-Length: 2\r\n\r\n{}")
             await writer.drain()
 
-    async def go() -> list[Any]:
+    async def scenario() -> list[Any]:
         async with serve(answer) as server, server.client(limiter=limiter, timeouts=QUICK) as client:
             await client.ask(ASKED)
             loop = asyncio.get_running_loop()
             return [event async for event in client.stream(ASKED, deadline=loop.time() + 0.01)]
 
-    failed = [event.failure for event in asyncio.run(go()) if isinstance(event, ReplyFailed)]
+    failed = [event.failure for event in asyncio.run(scenario()) if isinstance(event, ReplyFailed)]
     assert [(failure.kind, failure.code) for failure in failed] == [("timed_out", "deadline")]
     assert (limiter.running, limiter.waiting) == (0, 0)

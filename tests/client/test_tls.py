@@ -34,22 +34,22 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_trusted_certificate_is_spoken_to_and_the_connection_kept(ours: Path) -> None:
-    async def scene() -> int:
+    async def scenario() -> int:
         trusting = ssl.create_default_context(cafile=str(ours))
         async with serve(always(answer()), server_side(ours)) as server, transport(tls=trusting) as http:
             for _ in range(3):
                 assert await fetch(http, server.post()) == (200, HELLO)
             return server.connections
 
-    assert asyncio.run(scene()) == 1
+    assert asyncio.run(scenario()) == 1
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("case", ["unknown_authority", "wrong_name", "no_tls_at_all"])
 def test_a_certificate_that_cannot_be_trusted(case: str, ours: Path, other: Path) -> None:
-    """Fault 3: named as what it is, and not tried again."""
+    """Fault 3: the error names the cause, and the request is not sent again."""
 
-    async def scene() -> list[Any]:
+    async def scenario() -> list[Any]:
         async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(10)
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -68,7 +68,7 @@ def test_a_certificate_that_cannot_be_trusted(case: str, ours: Path, other: Path
             await http.close()
             return events
 
-    events = asyncio.run(scene())
+    events = asyncio.run(scenario())
     assert not any(isinstance(event, RequestRetried) for event in events)
     failure = next(event.failure for event in events if isinstance(event, ReplyFailed))
     assert (failure.kind, failure.code) == ("insecure", "tls")
@@ -77,13 +77,13 @@ def test_a_certificate_that_cannot_be_trusted(case: str, ours: Path, other: Path
 
 
 def test_a_server_of_the_tests_streams_over_tls(ours: Path) -> None:
-    async def scene() -> str:
+    async def scenario() -> str:
         trusting = ssl.create_default_context(cafile=str(ours))
         async with transport(tls=trusting) as http, Client(upstream.endpoint(), transport=http) as client:
             return (await client.ask(ASKED, whole=False)).text
 
     with Upstream(["A reply in several pieces."], tls=server_side(ours)) as upstream:
-        assert asyncio.run(scene()) == "A reply in several pieces."
+        assert asyncio.run(scenario()) == "A reply in several pieces."
         with pytest.raises(ConnectFailed) as caught:
             detect(upstream.url)
     assert "SSL_CERT_FILE" in caught.value.next_step
@@ -106,7 +106,7 @@ def test_a_client_certificate_is_sent_to_a_server_that_demands_one(ours: Path) -
 
 
 def test_a_tls_server_that_hangs_up_in_a_body(ours: Path) -> None:
-    async def scene() -> TransportFault:
+    async def scenario() -> TransportFault:
         trusting = ssl.create_default_context(cafile=str(ours))
         data = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"
         async with serve(once(data), server_side(ours)) as server, transport(tls=trusting) as http:
@@ -114,10 +114,10 @@ def test_a_tls_server_that_hangs_up_in_a_body(ours: Path) -> None:
                 await fetch(http, server.post())
             return caught.value
 
-    assert asyncio.run(scene()).kind == "stream_cut"
+    assert asyncio.run(scenario()).kind == "stream_cut"
 
 
-def test_a_tunnel_through_a_proxy_is_secured_behind_it(ours: Path) -> None:
+def test_a_tunnel_through_a_proxy_uses_tls_to_the_origin(ours: Path) -> None:
     """The proxy sees the name of the host and nothing else."""
     seen: list[bytes] = []
 
@@ -139,7 +139,7 @@ def test_a_tunnel_through_a_proxy_is_secured_behind_it(ours: Path) -> None:
         finally:
             far_writer.close()
 
-    async def scene() -> int:
+    async def scenario() -> int:
         trusting = ssl.create_default_context(cafile=str(ours))
         async with serve(always(answer()), server_side(ours)) as server, serve(tunnel) as proxy:
             async with transport(tls=trusting, proxy=f"http://me:pw@127.0.0.1:{proxy.port}") as http:
@@ -148,6 +148,6 @@ def test_a_tunnel_through_a_proxy_is_secured_behind_it(ours: Path) -> None:
                     assert await fetch(http, request, QUICK) == (200, HELLO)
             return proxy.connections
 
-    assert asyncio.run(scene()) == 1
+    assert asyncio.run(scenario()) == 1
     assert b"Proxy-Authorization: Basic bWU6cHc=\r\n" in seen[0]
     assert b"hidden-from-the-proxy" not in b"".join(seen)

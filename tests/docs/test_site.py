@@ -1,4 +1,4 @@
-"""The site: every page is in its navigation, and what GitHub shows is what mkdocs gets. `make docs` builds it."""
+"""The site: every page is in the navigation, and GitHub and mkdocs show the same. `make docs` builds it."""
 
 from __future__ import annotations
 

@@ -71,20 +71,20 @@ def find_format(taught: str) -> str:
 
 
 class Clinic(ScriptedModel):
-    """A server at which an answer can be spoilt before it is written (`answering`) or after (`spoil`)."""
+    """A server at which an answer can be spoilt before it is written (`answering`) or after (`apply_fault`)."""
 
     def __init__(
         self,
         answering: Answering = answer_well,
         *,
-        spoil: Callable[[Answer, dict[str, Any]], Answer] | None = None,
+        apply_fault: Callable[[Answer, dict[str, Any]], Answer] | None = None,
         pages: Mapping[str, Any] | None = None,
         usage: Usage = COUNTED,
         **options: Any,
     ) -> None:
         super().__init__([self._say_something], loop=True, usage=usage, **options)
         self._answering = answering
-        self._spoil = spoil
+        self._spoil = apply_fault
         self._pages = {"/v1/models": MODELS} if pages is None else pages
         self.looked_up: list[str] = []
 

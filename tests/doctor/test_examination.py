@@ -37,7 +37,7 @@ URL = "http://scripted.invalid/v1"
 @pytest.mark.parametrize(
     ("server", "fact"),
     [
-        (Clinic(spoil=leave_out_the_last_frame), {"quirks": {"final_frame": False}}),
+        (Clinic(apply_fault=leave_out_the_last_frame), {"quirks": {"final_frame": False}}),
         (Clinic(ignore_tool_choice), {"quirks": {"tool_choice": ["auto"]}}),
         (Clinic(ignore_only_none), {"quirks": {"tool_choice": ["auto", "required", "named"]}}),
         (Clinic(ignore_the_grammar), {"quirks": {"grammar_field": ""}}),
@@ -70,7 +70,7 @@ def test_an_endpoint_that_was_mended_by_its_facts_is_spoken_to_well() -> None:
     """The stream without a last frame is a failure before, and none after."""
     from dragoman.client import Client
 
-    server = Clinic(spoil=leave_out_the_last_frame)
+    server = Clinic(apply_fault=leave_out_the_last_frame)
     facts = MemoryFacts()
     request = Request("scripted", [Message("user", [Text("Count.")])])
 
@@ -86,7 +86,7 @@ def test_an_endpoint_that_was_mended_by_its_facts_is_spoken_to_well() -> None:
 
 def test_what_the_row_says_already_is_not_learned_again() -> None:
     row = scripted_endpoint(quirks={"tool_choice": ["auto", "none"], "final_frame": False})
-    server = Clinic(ignore_tool_choice, spoil=leave_out_the_last_frame, pages={})
+    server = Clinic(ignore_tool_choice, apply_fault=leave_out_the_last_frame, pages={})
     report = diagnose(server, endpoint=row)
     assert report.verdict("stream_end") == "handled"
     assert report.fact.quirks == {"tool_choice": ["auto"]}

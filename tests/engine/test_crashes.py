@@ -1,4 +1,4 @@
-"""A worker is killed at every write and step, workers race, the database restarts: nothing is lost, nothing twice."""
+"""Workers are killed at every write and step, workers race, the database restarts: no run is lost or repeated."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from tests.engine import crash_program
-from tests.engine.test_engine import Desk, working
-from tests.engine.test_workers import finish, office, play, submit, until_effects
+from tests.engine.test_engine import AgentSetup, working
+from tests.engine.test_workers import finish, run_within, submit, until_effects, worker_processes
 from tests.journal.crash_program import make_agent
 from tests.journal.test_crash_sweep import LINES, check_case
 from tests.postgres import PostgresServer
@@ -50,7 +50,7 @@ def test_a_worker_killed_at_any_write_or_step_is_replaced(
 
 
 def kill_workers(url: str, folder: Path, root: Path, stride: int) -> dict[str, bool]:
-    """Run the four sweeps beside each other. Return the cases, and whether the worker of each was killed."""
+    """Run the four sweeps concurrently. Return the cases, and whether the worker of each was killed."""
     sweeps = [
         subprocess.Popen(
             [sys.executable, crash_program.__file__, url, str(folder), kind, moment, str(stride)],
@@ -70,7 +70,7 @@ def kill_workers(url: str, folder: Path, root: Path, stride: int) -> dict[str, b
 
 
 async def take_over(url: str, folder: Path, cases: list[str]) -> None:
-    """One worker with all agents finds what the dead ones left."""
+    """Start one worker with all agents, which continues the runs of the killed ones."""
     engine = PostgresEngine(url)
     async with working(engine, {name: make_agent(folder / name, None) for name in cases}):
         async for status in engine.follow(cases):
@@ -82,9 +82,9 @@ async def take_over(url: str, folder: Path, cases: list[str]) -> None:
 def test_of_two_workers_and_of_two_answers_one_wins(postgres: PostgresServer, tries: int) -> None:
     """Both workers get the run, as if the engine had given it to both. Both answers come at the same time."""
 
-    async def race(number: int, workers: list[tuple[Desk, Executor]], journals: list[PostgresJournal]) -> str:
+    async def race(number: int, workers: list[tuple[AgentSetup, Executor]], journals: list[PostgresJournal]) -> str:
         name = f"run-{number}"
-        submission = Submission("clerk", name, [Message("user", [Text(f"pay {name}")])])
+        submission = Submission("assistant", name, [Message("user", [Text(f"pay {name}")])])
 
         async def execute(executor: Executor) -> str:
             while (progress := await executor.advance(submission)).state == "goes_on":
@@ -99,18 +99,18 @@ def test_of_two_workers_and_of_two_answers_one_wins(postgres: PostgresServer, tr
         )
         assert sum(told) == 1, "exactly one answer is accepted"
         assert await asyncio.gather(*map(execute, both)) == ["answered"] * 2
-        effects = sum(desk.done.count(name) for desk, _ in workers)
+        effects = sum(setup.done.count(name) for setup, _ in workers)
         assert effects == int(told[0]), f"{name}: {effects} payments after the answers {told}"
         kinds = Counter(record.kind for record in await journals[0].read(name))
         assert kinds["started"] == int(told[0]) and kinds["answered"] == kinds["ended"] == 1
         return "yes" if told[0] else "no"
 
-    async def scene() -> None:
+    async def scenario() -> None:
         journals = [PostgresJournal(url) for _ in range(2)]
         workers = []
         for journal in journals:
-            desk = Desk()
-            workers.append((desk, Executor(journal, {"clerk": desk.make_agent()})))
+            setup = AgentSetup()
+            workers.append((setup, Executor(journal, {"assistant": setup.make_agent()})))
         won: Counter[str] = Counter()
         for first in range(0, tries, 10):
             won.update(await asyncio.gather(*(race(number, workers, journals) for number in range(first, first + 10))))
@@ -120,7 +120,7 @@ def test_of_two_workers_and_of_two_answers_one_wins(postgres: PostgresServer, tr
             journal.close()
 
     url = postgres.new_database()
-    play(scene(), 800)
+    run_within(scenario(), 800)
 
 
 async def give_answer(journal: Journal, request_id: str, is_yes: bool) -> bool:
@@ -138,13 +138,13 @@ async def give_answer(journal: Journal, request_id: str, is_yes: bool) -> bool:
 
 def test_a_waiting_run_survives_the_restart_of_everything(postgres: PostgresServer) -> None:
     async def begin() -> str:
-        engine, desk = PostgresEngine(url), Desk()
-        async with working(engine, {"clerk": desk.make_agent()}):
+        engine, setup = PostgresEngine(url), AgentSetup()
+        async with working(engine, {"assistant": setup.make_agent()}):
             while not engine.is_working:
                 await asyncio.sleep(0.01)
-            run_id = await engine.submit("clerk", "pay rent")
+            run_id = await engine.submit("assistant", "pay rent")
             assert (await engine.wait(run_id)).state == "waiting"
-        assert desk.done == []
+        assert setup.done == []
         await engine.close()
         return run_id
 
@@ -155,11 +155,11 @@ def test_a_waiting_run_survives_the_restart_of_everything(postgres: PostgresServ
             await answer_request(journal, request.id, Approval(True), now=request.asked)
 
     async def go_on(run_id: str) -> None:
-        engine, desk = PostgresEngine(url), Desk()
-        async with working(engine, {"clerk": desk.make_agent()}):
+        engine, setup = PostgresEngine(url), AgentSetup()
+        async with working(engine, {"assistant": setup.make_agent()}):
             while (await engine.wait(run_id)).state == "waiting":
                 await asyncio.sleep(0.01)
-        assert ((await engine.status(run_id)).state, desk.done) == ("ended", ["rent"])
+        assert ((await engine.status(run_id)).state, setup.done) == ("ended", ["rent"])
         await engine.close()
 
     url = postgres.new_database()
@@ -173,15 +173,15 @@ def test_a_waiting_run_survives_the_restart_of_everything(postgres: PostgresServ
 
 @pytest.mark.full
 def test_a_crash_of_the_database_under_load_loses_nothing(postgres: PostgresServer, tmp_path: Path, root: Path) -> None:
-    async def scene(desk: Any) -> None:
-        engine = PostgresEngine(desk.url)
+    async def scenario(processes: Any) -> None:
+        engine = PostgresEngine(processes.url)
         run_ids = await submit(engine, 40)
         for count in (10, 60):
-            await until_effects(desk, count)
+            await until_effects(processes, count)
             await asyncio.to_thread(postgres.stop, "immediate")
             await asyncio.to_thread(postgres.start)
-        print(f"{await finish(engine, run_ids, desk)} outcomes are unknown")
+        print(f"{await finish(engine, run_ids, processes)} outcomes are unknown")
         await engine.close()
 
-    with office(postgres, tmp_path, root, 2) as desk:
-        play(scene(desk), 110)
+    with worker_processes(postgres, tmp_path, root, 2) as processes:
+        run_within(scenario(processes), 110)

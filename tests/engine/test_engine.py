@@ -1,4 +1,4 @@
-"""What every engine does: it executes submitted runs, waits for answers, cancels, and forgets nothing."""
+"""The behaviour of every engine: it executes submitted runs, waits for approvals, cancels, and loses no run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import psycopg
 import pytest
-from tests.mcp.boxes import faulty
+from tests.mcp.toolboxes import faulty
 from tests.postgres import PostgresServer
 
 import dragoman
@@ -31,17 +31,19 @@ from dragoman.journal import Entry, JournalUnreachable, MemoryJournal, UnknownRu
 from dragoman.testing import ScriptedModel, call
 from dragoman.types import Request, ToolCall, ToolResult
 
-Scene = Callable[[Engine, "Desk"], Coroutine[Any, Any, None]]
+Scenario = Callable[[Engine, "AgentSetup"], Coroutine[Any, Any, None]]
 
 
-class Desk:
-    """An agent with tools, and what they did."""
+class AgentSetup:
+    """An agent with tools. `done` lists their side effects."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
         self.may_end = False
 
-    def make_agent(self, engine: Any = None, safety: Safety | None = None) -> Agent[Any]:
+    def make_agent(
+        self, engine: Any = None, model: ScriptedModel | None = None, safety: Safety | None = None
+    ) -> Agent[Any]:
         @dragoman.tool
         async def note(name: str) -> str:
             """Write a note."""
@@ -71,11 +73,11 @@ class Desk:
             tool, _, name = words.partition(" ")
             return [ToolCall("call_1", tool, {"name": name})]
 
-        model = ScriptedModel(say, loop=True)
+        model = model or ScriptedModel(say, loop=True)
         return Agent(
             model.endpoint(),
             [note, pay, stall],
-            name="clerk",
+            name="assistant",
             engine=engine,
             connection=Connection(transport=model),
             safety=safety,
@@ -94,22 +96,22 @@ async def working(engine: Engine, agents: dict[str, Agent[Any]]) -> AsyncIterato
 
 
 @pytest.fixture(params=["embedded", "postgres"])
-def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scene], None]:
-    """Play a scene with an engine that works."""
+def run_scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario], None]:
+    """Return a function that runs a scenario while the engine has a worker."""
     kind: str = request.param
     url = request.getfixturevalue("postgres").new_database() if kind == "postgres" else ""
 
-    async def with_engine(scene: Scene) -> None:
+    async def with_engine(scenario: Scenario) -> None:
         engine: Engine = PostgresEngine(url) if url else EmbeddedEngine(tmp_path / "journal.db")
-        desk = Desk()
+        setup = AgentSetup()
         try:
-            async with working(engine, {"clerk": desk.make_agent()}):
+            async with working(engine, {"assistant": setup.make_agent()}):
                 await _until_it_serves(engine)
-                await scene(engine, desk)
+                await scenario(engine, setup)
         finally:
             await engine.close()
 
-    return lambda scene: asyncio.run(asyncio.wait_for(with_engine(scene), 50))
+    return lambda scenario: asyncio.run(asyncio.wait_for(with_engine(scenario), 50))
 
 
 async def _until_it_serves(engine: Engine) -> None:
@@ -117,24 +119,26 @@ async def _until_it_serves(engine: Engine) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_a_submitted_run_is_executed_once(play: Callable[[Scene], None]) -> None:
-    async def scene(engine: Engine, desk: Desk) -> None:
-        first = await engine.submit("clerk", "note a", run_id="run-a")
-        assert await engine.submit("clerk", "note a", run_id="run-a") == first == "run-a"
-        others = [await engine.submit("clerk", f"note {number}") for number in range(5)]
+def test_a_submitted_run_is_executed_once(run_scenario: Callable[[Scenario], None]) -> None:
+    async def scenario(engine: Engine, setup: AgentSetup) -> None:
+        first = await engine.submit("assistant", "note a", run_id="run-a")
+        assert await engine.submit("assistant", "note a", run_id="run-a") == first == "run-a"
+        others = [await engine.submit("assistant", f"note {number}") for number in range(5)]
         states = [await engine.wait(run_id) for run_id in [first, *others]]
-        assert [(status.state, status.why, status.agent) for status in states] == [("ended", "answered", "clerk")] * 6
-        assert sorted(desk.done) == ["0", "1", "2", "3", "4", "a"]
+        assert [(status.state, status.why, status.agent) for status in states] == [
+            ("ended", "answered", "assistant")
+        ] * 6
+        assert sorted(setup.done) == ["0", "1", "2", "3", "4", "a"]
         assert (await engine.journal.run("run-a")).ended
 
-    play(scene)
+    run_scenario(scenario)
 
 
-def test_a_run_waits_for_an_approval_and_continues(play: Callable[[Scene], None]) -> None:
-    async def scene(engine: Engine, desk: Desk) -> None:
-        run_ids = [await engine.submit("clerk", f"pay {name}") for name in ("rent", "bribe")]
+def test_a_run_waits_for_an_approval_and_continues(run_scenario: Callable[[Scenario], None]) -> None:
+    async def scenario(engine: Engine, setup: AgentSetup) -> None:
+        run_ids = [await engine.submit("assistant", f"pay {name}") for name in ("rent", "bribe")]
         assert [(await engine.wait(run_id)).state for run_id in run_ids] == ["waiting", "waiting"]
-        assert desk.done == []
+        assert setup.done == []
         requests = {each.run_id: each for each in await list_requests(engine.journal)}
         for run_id, approved in zip(run_ids, (True, False), strict=True):
             await engine.answer(requests[run_id].id, approved)
@@ -142,14 +146,14 @@ def test_a_run_waits_for_an_approval_and_continues(play: Callable[[Scene], None]
             while (await engine.wait(run_id)).state == "waiting":
                 pass
             assert (await engine.status(run_id)).state == "ended"
-        assert desk.done == ["rent"]
+        assert setup.done == ["rent"]
 
-    play(scene)
+    run_scenario(scenario)
 
 
-def test_a_running_run_is_cancelled(play: Callable[[Scene], None]) -> None:
-    async def scene(engine: Engine, desk: Desk) -> None:
-        run_id = await engine.submit("clerk", "stall now")
+def test_a_running_run_is_cancelled(run_scenario: Callable[[Scenario], None]) -> None:
+    async def scenario(engine: Engine, setup: AgentSetup) -> None:
+        run_id = await engine.submit("assistant", "stall now")
         while (await engine.status(run_id)).state != "running":
             await asyncio.sleep(0)
         while not any(record.kind == "started" for record in await _records(engine, run_id)):
@@ -158,16 +162,16 @@ def test_a_running_run_is_cancelled(play: Callable[[Scene], None]) -> None:
         assert (await engine.wait(run_id)).state == "cancelled"
         while not (await engine.journal.run(run_id)).ended:
             pass
-        assert desk.done == ["begun now"]
+        assert setup.done == ["begun now"]
 
-    play(scene)
+    run_scenario(scenario)
 
 
-def test_a_waiting_run_is_cancelled(play: Callable[[Scene], None]) -> None:
+def test_a_waiting_run_is_cancelled(run_scenario: Callable[[Scenario], None]) -> None:
     """The journal did not know it: its approval was listed and accepted, and the session looked interrupted."""
 
-    async def scene(engine: Engine, desk: Desk) -> None:
-        run_id = await engine.submit("clerk", "pay rent", session="day")
+    async def scenario(engine: Engine, setup: AgentSetup) -> None:
+        run_id = await engine.submit("assistant", "pay rent", session="day")
         assert (await engine.wait(run_id)).state == "waiting"
         (request,) = await list_requests(engine.journal)
         await engine.cancel(run_id, "too expensive")
@@ -177,49 +181,49 @@ def test_a_waiting_run_is_cancelled(play: Callable[[Scene], None]) -> None:
         while not (await engine.journal.run(run_id)).ended:
             await asyncio.sleep(0.01)
         status = await engine.wait(run_id)
-        assert (status.state, status.agent, desk.done) == ("cancelled", "clerk", [])
+        assert (status.state, status.agent, setup.done) == ("cancelled", "assistant", [])
         ended = decode((await engine.journal.read(run_id))[-1].body, Ended)
         assert (ended.kind, ended.reason) == ("cancelled", "too expensive")
         await engine.cancel(run_id)
-        assert (await engine.wait(await engine.submit("clerk", "note a", session="day"))).why == "answered"
+        assert (await engine.wait(await engine.submit("assistant", "note a", session="day"))).why == "answered"
 
-    play(scene)
+    run_scenario(scenario)
 
 
 def test_an_agent_that_does_not_defer_approvals_denies_the_calls_of_submitted_runs(tmp_path: Path) -> None:
-    async def scene() -> None:
-        engine, desk = EmbeddedEngine(tmp_path / "journal.db"), Desk()
-        async with working(engine, {"clerk": desk.make_agent(safety=Safety(defer_approvals=False))}):
-            status = await engine.wait(await engine.submit("clerk", "pay rent"))
-        assert (status.why, desk.done, await list_requests(engine.journal)) == ("answered", [], [])
+    async def scenario() -> None:
+        engine, setup = EmbeddedEngine(tmp_path / "journal.db"), AgentSetup()
+        async with working(engine, {"assistant": setup.make_agent(safety=Safety(defer_approvals=False))}):
+            status = await engine.wait(await engine.submit("assistant", "pay rent"))
+        assert (status.why, setup.done, await list_requests(engine.journal)) == ("answered", [], [])
         await engine.close()
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_run_that_was_cancelled_in_the_queue_is_repeated_with_the_same_tools(postgres: PostgresServer) -> None:
     """DBOS forgets the queue of a cancelled run. Any worker could have taken it, and its agent had no name."""
 
-    async def scene() -> None:
-        engine, desk = PostgresEngine(postgres.new_database()), Desk()
-        engine._digests = {"clerk": digest_tools(desk.make_agent())}
-        run_id = await engine.submit("clerk", "note a")
+    async def scenario() -> None:
+        engine, setup = PostgresEngine(postgres.new_database()), AgentSetup()
+        engine._digests = {"assistant": digest_tools(setup.make_agent())}
+        run_id = await engine.submit("assistant", "note a")
         await engine.cancel(run_id)
         status = await engine.status(run_id)
-        assert (status.state, status.agent) == ("cancelled", "clerk")
+        assert (status.state, status.agent) == ("cancelled", "assistant")
         await engine.retry([run_id])
         status = await engine.status(run_id)
-        assert (status.state, status.agent) == ("queued", "clerk")
+        assert (status.state, status.agent) == ("queued", "assistant")
         await engine.close()
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_run_survives_a_database_that_is_away_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It failed with the error of the journal, although nothing was wrong with it, and nothing repeated it."""
 
-    async def scene() -> None:
-        engine, desk, refused = EmbeddedEngine(tmp_path / "journal.db"), Desk(), list[str]()
+    async def scenario() -> None:
+        engine, setup, refused = EmbeddedEngine(tmp_path / "journal.db"), AgentSetup(), list[str]()
         append = engine.journal.append
 
         async def append_later(run_id: str, entries: Sequence[Entry], *, token: int) -> None:
@@ -229,57 +233,57 @@ def test_a_run_survives_a_database_that_is_away_for_long(tmp_path: Path, monkeyp
             await append(run_id, entries, token=token)
 
         monkeypatch.setattr(engine.journal, "append", append_later)
-        async with working(engine, {"clerk": desk.make_agent()}):
-            status = await engine.wait(await engine.submit("clerk", "note a"))
+        async with working(engine, {"assistant": setup.make_agent()}):
+            status = await engine.wait(await engine.submit("assistant", "note a"))
         await engine.close()
-        assert (refused, status.why, desk.done) == ([status.run_id], "answered", ["a"])
+        assert (refused, status.why, setup.done) == ([status.run_id], "answered", ["a"])
 
-    asyncio.run(asyncio.wait_for(scene(), 50))
+    asyncio.run(asyncio.wait_for(scenario(), 50))
 
 
 @asynccontextmanager
-async def taken_away(postgres: PostgresServer, queue: str) -> AsyncIterator[tuple[PostgresEngine, Desk, str]]:
+async def taken_away(postgres: PostgresServer, queue: str) -> AsyncIterator[tuple[PostgresEngine, AgentSetup, str]]:
     """A run that another worker takes over while its tool runs, although its worker is alive."""
-    engine, desk = PostgresEngine(postgres.new_database()), Desk()
-    async with asyncio.timeout(50), working(engine, {"clerk": desk.make_agent()}):
+    engine, setup = PostgresEngine(postgres.new_database()), AgentSetup()
+    async with asyncio.timeout(50), working(engine, {"assistant": setup.make_agent()}):
         await _until_it_serves(engine)
-        run_id = await engine.submit("clerk", "stall now")
-        while not desk.done:
+        run_id = await engine.submit("assistant", "stall now")
+        while not setup.done:
             await asyncio.sleep(0.01)
         client = engine._client()
         (workflow,) = await client.list_workflows_async(workflow_ids=[run_id])
         await client.resume_workflow_async(run_id, queue_name=queue or workflow.queue_name)
-        yield engine, desk, run_id
+        yield engine, setup, run_id
     await engine.close()
 
 
 def test_a_live_worker_lets_go_of_a_run_that_another_one_took(postgres: PostgresServer) -> None:
     """It kept the run in the journal for as long as it lived, and the other worker waited for it all the time."""
 
-    async def scene() -> None:
-        async with taken_away(postgres, "clerk:elsewhere") as (engine, desk, run_id):
-            desk.may_end = True
+    async def scenario() -> None:
+        async with taken_away(postgres, "assistant:elsewhere") as (engine, setup, run_id):
+            setup.may_end = True
             while (await engine.journal.run(run_id)).holder:
                 await asyncio.sleep(0.01)
             assert (await _records(engine, run_id))[-1].kind == "finished"
-            assert desk.done == ["begun now", "now"]
+            assert setup.done == ["begun now", "now"]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_worker_that_gets_its_own_run_again_finishes_the_command_first(postgres: PostgresServer) -> None:
     """It executed two commands of one run at the same time, and called the outcome of the tool unknown."""
 
-    async def scene() -> None:
-        async with taken_away(postgres, "") as (engine, desk, run_id):
+    async def scenario() -> None:
+        async with taken_away(postgres, "") as (engine, setup, run_id):
             while (await engine.status(run_id)).state != "running":
                 await asyncio.sleep(0.01)
-            desk.may_end = True
+            setup.may_end = True
             assert (await engine.wait(run_id)).why == "answered"
-            assert desk.done == ["begun now", "now"]
+            assert setup.done == ["begun now", "now"]
             assert "finished" in {record.kind for record in await _records(engine, run_id)}
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_workers_have_time_to_come_back_after_the_database_was_away(postgres: PostgresServer) -> None:
@@ -311,11 +315,11 @@ def test_workers_have_time_to_come_back_after_the_database_was_away(postgres: Po
     assert taken == ["second"]
 
 
-def test_a_program_names_an_engine_and_nothing_else_changes(play: Callable[[Scene], None]) -> None:
-    async def scene(engine: Engine, desk: Desk) -> None:
-        agent = desk.make_agent(engine)
+def test_a_program_names_an_engine_and_nothing_else_changes(run_scenario: Callable[[Scenario], None]) -> None:
+    async def scenario(engine: Engine, setup: AgentSetup) -> None:
+        agent = setup.make_agent(engine)
         result = await agent.arun("note a")
-        assert (result.text, result.outcome.kind, desk.done) == ("Done.", "answered", ["a"])
+        assert (result.text, result.outcome.kind, setup.done) == ("Done.", "answered", ["a"])
         assert [call.name for call in result.calls] == ["note"]
         assert (await engine.journal.run(result.run_id)).ended
         assert [text async for text in agent.stream("note b").text_stream()] == ["Done."]
@@ -326,12 +330,12 @@ def test_a_program_names_an_engine_and_nothing_else_changes(play: Callable[[Scen
         paid = parked
         while paid.outcome.kind == "awaiting_approval":
             paid = await agent.aresume(parked.run_id)
-        assert (paid.text, desk.done) == ("Done.", ["a", "b", "rent"])
+        assert (paid.text, setup.done) == ("Done.", ["a", "b", "rent"])
         first = await agent.arun("note c", session="day")
         again = await agent.arun("note d", session="day")
         assert len(again.messages) > len(first.messages)
 
-    play(scene)
+    run_scenario(scenario)
 
 
 class _Elsewhere(EmbeddedEngine):
@@ -343,13 +347,13 @@ def test_a_program_reads_the_results_of_mcp_servers_that_only_the_workers_starte
 
     def make_agent(*replies: Any, log: str, engine: Engine | None = None) -> Agent:
         server = faulty("none", tmp_path / log)
-        return Agent(ScriptedModel([*replies]), [server], allow=["mcp:*"], name="clerk", engine=engine)
+        return Agent(ScriptedModel([*replies]), [server], allow=["mcp:*"], name="assistant", engine=engine)
 
     async def run() -> None:
         engine, stop = _Elsewhere(tmp_path / "runs.db"), asyncio.Event()
         worker = make_agent(call("mcp__echo__echo", text="one"), call("mcp__echo__nothing"), "done", log="worker")
         program = make_agent(log="program", engine=engine)
-        working = asyncio.create_task(engine.work({"clerk": worker}, stop))
+        working = asyncio.create_task(engine.work({"assistant": worker}, stop))
         async with asyncio.timeout(60):
             result = await program.arun("go")
         stop.set()
@@ -364,21 +368,21 @@ def test_a_program_reads_the_results_of_mcp_servers_that_only_the_workers_starte
     assert (tmp_path / "worker").exists() and not (tmp_path / "program").exists(), "only the worker starts the server"
 
 
-def test_a_run_on_an_engine_is_cancelled_by_its_handle(play: Callable[[Scene], None]) -> None:
-    async def scene(engine: Engine, desk: Desk) -> None:
-        run = desk.make_agent(engine).start("stall now")
+def test_a_run_on_an_engine_is_cancelled_by_its_handle(run_scenario: Callable[[Scenario], None]) -> None:
+    async def scenario(engine: Engine, setup: AgentSetup) -> None:
+        run = setup.make_agent(engine).start("stall now")
         waiting = asyncio.create_task(run.result(check=False))
         while not any(record.kind == "started" for record in await _records(engine, run.run_id)):
             await asyncio.sleep(0)
         run.cancel("enough")
         assert (await waiting).outcome.kind == "cancelled"
 
-    play(scene)
+    run_scenario(scenario)
 
 
 def test_what_cannot_travel_to_a_worker_is_refused(postgres: PostgresServer) -> None:
     engine = PostgresEngine(postgres.url("none"))
-    agent = Desk().make_agent(engine)
+    agent = AgentSetup().make_agent(engine)
     for given in ({"data": 1}, {"tools": [len]}, {"limits": dragoman.Limits()}, {"answer": int}, {"validate": len}):
         with pytest.raises(ConfigError, match=f"^{next(iter(given))}: a run on an engine"):
             agent.start("note a", **given)
@@ -399,24 +403,24 @@ async def _records(engine: Engine, run_id: str) -> list[Any]:
         return []
 
 
-def test_what_is_not_there_is_named(play: Callable[[Scene], None]) -> None:
-    async def scene(engine: Engine, desk: Desk) -> None:
+def test_what_is_not_there_is_named(run_scenario: Callable[[Scenario], None]) -> None:
+    async def scenario(engine: Engine, setup: AgentSetup) -> None:
         with pytest.raises(UnknownRun):
             await engine.status("run-x")
         if isinstance(engine, PostgresEngine):
-            with pytest.raises(ConfigError, match="no worker serves an agent named 'chef'"):
-                await engine.submit("chef", "cook")
+            with pytest.raises(ConfigError, match="no worker serves an agent named 'nobody'"):
+                await engine.submit("nobody", "cook")
         else:
-            status = await engine.wait(await engine.submit("chef", "cook"))
-            assert (status.state, status.why) == ("failed", "no agent is named 'chef'")
+            status = await engine.wait(await engine.submit("nobody", "cook"))
+            assert (status.state, status.why) == ("failed", "no agent is named 'nobody'")
         with pytest.raises(ConfigError, match="already"):
-            await engine.work({"clerk": desk.make_agent()}, asyncio.Event())
+            await engine.work({"assistant": setup.make_agent()}, asyncio.Event())
 
         for given in ({"run_id": " a"}, {"run_id": "a\nb"}, {"run_id": "a" * 300}, {"session": ""}):
             with pytest.raises(ConfigError, match="cannot be the name of a"):
-                await engine.submit("clerk", "note a", **given)
+                await engine.submit("assistant", "note a", **given)
 
-    play(scene)
+    run_scenario(scenario)
 
 
 def test_the_digest_is_that_of_the_tools() -> None:
@@ -443,33 +447,33 @@ def test_the_digest_is_that_of_the_tools() -> None:
 def test_the_digest_covers_the_tools_of_mcp_servers(postgres: PostgresServer) -> None:
     """They were not known before the first run, so a worker with other servers took the run."""
 
-    async def scene() -> None:
+    async def scenario() -> None:
         engine = PostgresEngine(postgres.new_database())
-        agent: Agent[Any] = Agent(ScriptedModel(["done"]), [faulty("none")], name="clerk")
+        agent: Agent[Any] = Agent(ScriptedModel(["done"]), [faulty("none")], name="assistant")
         without = digest_tools(agent)
-        async with working(engine, {"clerk": agent}):
+        async with working(engine, {"assistant": agent}):
             await _until_it_serves(engine)
             (worker,) = await engine.workers()
-            assert worker.agents["clerk"] != without
+            assert worker.agents["assistant"] != without
             assert "mcp__echo__echo" in agent.tools.names
         await agent.aclose()
         await engine.close()
 
-    asyncio.run(asyncio.wait_for(scene(), 50))
+    asyncio.run(asyncio.wait_for(scenario(), 50))
 
 
-EXPLODED: list[str] = []
+EXECUTED: list[str] = []
 
 
-def explode() -> None:
-    EXPLODED.append("now")
+def note_execution() -> None:
+    EXECUTED.append("now")
 
 
-class Bomb:
-    """What a person who can write the database could store if it were read with pickle."""
+class PickledCode:
+    """A value that runs code if it is read with pickle."""
 
     def __reduce__(self) -> Any:
-        return explode, ()
+        return note_execution, ()
 
 
 def test_what_the_engine_stores_is_plain_json() -> None:
@@ -478,69 +482,96 @@ def test_what_the_engine_stores_is_plain_json() -> None:
         assert stored.deserialize(stored.serialize(value)) == value
     error = stored.deserialize(stored.serialize(ValueError("wrong")))
     assert (type(error), str(error)) == (DragomanError, "ValueError: wrong")
-    for forged in (base64.b64encode(pickle.dumps(Bomb())).decode(), pickle.dumps(Bomb(), 0).decode()):
+    for forged in (base64.b64encode(pickle.dumps(PickledCode())).decode(), pickle.dumps(PickledCode(), 0).decode()):
         with pytest.raises(msgspec.DecodeError):
             stored.deserialize(forged)
-    assert EXPLODED == []
+    assert EXECUTED == []
 
 
 def test_rows_that_name_pickle_run_no_code(postgres: PostgresServer) -> None:
     """DBOS reads a row with pickle if the row says so, whatever its serializer is."""
-    url, bomb = postgres.new_database(), base64.b64encode(pickle.dumps(Bomb())).decode()
+    url, pickled = postgres.new_database(), base64.b64encode(pickle.dumps(PickledCode())).decode()
 
-    async def scene() -> None:
-        engine, desk = PostgresEngine(url), Desk()
-        digest = digest_tools(desk.make_agent())
-        engine._digests = {"clerk": digest}
+    async def scenario() -> None:
+        engine, setup = PostgresEngine(url), AgentSetup()
+        digest = digest_tools(setup.make_agent())
+        engine._digests = {"assistant": digest}
         with psycopg.connect(url, autocommit=True) as attacker:
             for state, column in (("ENQUEUED", "inputs"), ("CANCELLED", "inputs"), ("SUCCESS", "output")):
-                run_id = await engine.submit("clerk", "note a", run_id=f"forged-{state}")
+                run_id = await engine.submit("assistant", "note a", run_id=f"forged-{state}")
                 attacker.execute(
                     f"UPDATE dbos.workflow_status SET status = %s, serialization = 'py_pickle', {column} = %s"
                     " WHERE workflow_uuid = %s",
-                    (state, bomb, run_id),
+                    (state, pickled, run_id),
                 )
             attacker.execute("UPDATE dbos.workflow_status SET queue_name = NULL WHERE status = 'CANCELLED'")
         states = {status.run_id: status.state for status in await engine.recent(10)}
         assert states == {"forged-ENQUEUED": "queued", "forged-CANCELLED": "cancelled", "forged-SUCCESS": "ended"}
-        async with working(engine, {"clerk": desk.make_agent()}):
+        async with working(engine, {"assistant": setup.make_agent()}):
             await _until_it_serves(engine)
-            assert (await engine.wait(await engine.submit("clerk", "note b"))).why == "answered"
+            assert (await engine.wait(await engine.submit("assistant", "note b"))).why == "answered"
         await engine.close()
-        assert desk.done == ["b"]
+        assert setup.done == ["b"]
 
-    asyncio.run(asyncio.wait_for(scene(), 50))
-    assert EXPLODED == []
+    asyncio.run(asyncio.wait_for(scenario(), 50))
+    assert EXECUTED == []
 
 
 def test_a_bug_in_the_execution_of_a_run_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody heard of it: the run stayed in the state `running`, and whoever waited for it waited for ever."""
+    """The run stayed in the state `running`, and `wait` never returned."""
 
     async def fail(*_: object) -> None:
         raise OSError("the disk is gone")
 
-    async def scene() -> None:
+    async def scenario() -> None:
         monkeypatch.setattr("dragoman.engine.execution.Executor.advance", fail)
         engine = EmbeddedEngine(tmp_path / "journal.db")
-        async with working(engine, {"clerk": Desk().make_agent()}):
-            run_id = await engine.submit("clerk", "note a")
+        async with working(engine, {"assistant": AgentSetup().make_agent()}):
+            run_id = await engine.submit("assistant", "note a")
             status = await engine.wait(run_id)
             assert (status.state, status.why) == ("failed", "OSError: the disk is gone")
         await engine.close()
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_worker_that_stops_between_two_steps_stores_the_last_reply() -> None:
-    """A rolling update must not make anybody pay twice for a reply."""
+    """After a rolling update, no reply is requested and paid again."""
 
-    async def scene() -> None:
-        journal, desk = MemoryJournal(), Desk()
-        executor = Executor(journal, {"clerk": desk.make_agent()})
-        submission = make_submission("clerk", "note a", None, "run-a")
+    async def scenario() -> None:
+        journal, setup = MemoryJournal(), AgentSetup()
+        executor = Executor(journal, {"assistant": setup.make_agent()})
+        submission = make_submission("assistant", "note a", None, "run-a")
         assert (await executor.advance(submission)).state == "goes_on"
         await executor.drain()
         assert [record.kind for record in await journal.read("run-a")] == ["run", "reply"]
-        assert desk.done == []
+        assert setup.done == []
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_stops_during_a_request_stores_its_reply(tmp_path: Path) -> None:
+    """The engine asks for the next command at once. That waited under the lock of the run: the reply was not stored."""
+
+    async def scenario() -> None:
+        engine, setup = EmbeddedEngine(tmp_path / "journal.db"), AgentSetup()
+        is_asked, may_answer, stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def say(request: Request) -> Any:
+            is_asked.set()
+            await may_answer.wait()
+            return call("note", name="a")
+
+        model = ScriptedModel(say, loop=True)
+        worker = asyncio.create_task(engine.work({"assistant": setup.make_agent(model=model)}, stop))
+        await engine.submit("assistant", "note a", run_id="run-a")
+        await is_asked.wait()
+        stop.set()
+        await asyncio.sleep(0)
+        may_answer.set()
+        await worker
+        assert [record.kind for record in await _records(engine, "run-a")] == ["run", "reply"]
+        assert setup.done == []
+        await engine.close()
+
+    asyncio.run(scenario())

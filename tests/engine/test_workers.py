@@ -27,19 +27,19 @@ from dragoman.types import ToolResult
 EFFECTS = {"call_1": "pay", "call_2": "note"}
 
 
-class Office:
-    """Workers that share a database, and the ledger of what their tools did."""
+class WorkerProcesses:
+    """Workers that share a database, and the file in which their tools note their effects."""
 
     def __init__(self, url: str, folder: Path, root: Path) -> None:
         self.url = url
-        self.ledger = folder / "ledger"
-        self.ledger.touch()
+        self.effects_file = folder / "effects"
+        self.effects_file.touch()
         self._path = f"{root}{os.pathsep}{root / 'src'}"
         self.workers: list[subprocess.Popen[str]] = []
 
-    def hire(self) -> subprocess.Popen[str]:
+    def start(self) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, worker_program.__file__, self.url, str(self.ledger)],
+            [sys.executable, worker_program.__file__, self.url, str(self.effects_file)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -48,7 +48,7 @@ class Office:
         self.workers.append(process)
         return process
 
-    def dismiss(self) -> None:
+    def stop_all(self) -> None:
         for each in self.workers:
             with each as worker:
                 worker.send_signal(signal.SIGCONT)
@@ -60,23 +60,23 @@ class Office:
             assert worker.stdout.readline().startswith("started")
 
     def effects(self) -> Counter[tuple[str, str]]:
-        lines = (line.split() for line in self.ledger.read_text(encoding="utf-8").splitlines())
+        lines = (line.split() for line in self.effects_file.read_text(encoding="utf-8").splitlines())
         return Counter((what, name) for what, name, _ in lines)
 
 
 @contextmanager
-def office(postgres: PostgresServer, folder: Path, root: Path, workers: int) -> Iterator[Office]:
-    made = Office(postgres.new_database(), folder, root)
+def worker_processes(postgres: PostgresServer, folder: Path, root: Path, workers: int) -> Iterator[WorkerProcesses]:
+    made = WorkerProcesses(postgres.new_database(), folder, root)
     with ExitStack() as stack:
-        stack.callback(made.dismiss)
+        stack.callback(made.stop_all)
         for _ in range(workers):
-            made.hire()
+            made.start()
         made.await_start()
         yield made
 
 
 def check_run(records: Sequence[Record], name: str, effects: Counter[tuple[str, str]]) -> int:
-    """Check one run against the ledger. Return the number of calls whose outcome is unknown."""
+    """Check one run against the effects of the tools. Return the number of calls whose outcome is unknown."""
     assert order_faults(records) == []
     assert records[-1].kind == "ended"
     ended: Ended = decode(records[-1].body, Ended)
@@ -96,82 +96,84 @@ def check_run(records: Sequence[Record], name: str, effects: Counter[tuple[str, 
     return unknown
 
 
-async def finish(engine: PostgresEngine, run_ids: Sequence[str], office: Office) -> int:
+async def finish(engine: PostgresEngine, run_ids: Sequence[str], processes: WorkerProcesses) -> int:
     """Wait for all runs and check each. Return the number of unknown outcomes."""
     for run_id in run_ids:
         assert (await engine.wait(run_id)).state == "ended"
-    effects = office.effects()
+    effects = processes.effects()
     return sum([check_run(await engine.journal.read(run_id), run_id, effects) for run_id in run_ids])
 
 
 async def submit(engine: PostgresEngine, count: int) -> list[str]:
     while True:
         try:
-            return [await engine.submit("clerk", f"run-{number}", run_id=f"run-{number}") for number in range(count)]
+            return [
+                await engine.submit("assistant", f"run-{number}", run_id=f"run-{number}") for number in range(count)
+            ]
         except ConfigError:
             # No worker has registered yet.
             await asyncio.sleep(0.05)
 
 
-async def until_effects(office: Office, count: int) -> None:
-    while office.effects().total() < count:
+async def until_effects(processes: WorkerProcesses, count: int) -> None:
+    while processes.effects().total() < count:
         await asyncio.sleep(0.01)
 
 
-def play(scene: object, seconds: float) -> None:
-    asyncio.run(asyncio.wait_for(scene, seconds))  # type: ignore[arg-type]
+def run_within(scenario: object, seconds: float) -> None:
+    asyncio.run(asyncio.wait_for(scenario, seconds))  # type: ignore[arg-type]
 
 
 @pytest.mark.full
 def test_a_killed_and_a_paused_worker_are_replaced(postgres: PostgresServer, tmp_path: Path, root: Path) -> None:
-    async def scene(desk: Office) -> None:
-        engine = PostgresEngine(desk.url)
+    async def scenario(processes: WorkerProcesses) -> None:
+        engine = PostgresEngine(processes.url)
         run_ids = await submit(engine, 24)
-        await until_effects(desk, 6)
-        desk.workers[0].kill()
-        await until_effects(desk, 20)
-        desk.workers[1].send_signal(signal.SIGSTOP)
-        unknown = await finish(engine, run_ids, desk)
+        await until_effects(processes, 6)
+        processes.workers[0].kill()
+        await until_effects(processes, 20)
+        processes.workers[1].send_signal(signal.SIGSTOP)
+        unknown = await finish(engine, run_ids, processes)
         # A paused worker that wakes up is refused by the journal, before it starts anything.
-        desk.workers[1].send_signal(signal.SIGCONT)
+        processes.workers[1].send_signal(signal.SIGCONT)
         again = await submit(engine, 24)
         assert again == run_ids, "a second submission changes nothing"
-        more = [await engine.submit("clerk", f"late-{number}", run_id=f"late-{number}") for number in range(4)]
-        assert await finish(engine, more, desk) == 0
-        assert await finish(engine, run_ids, desk) == unknown
+        more = [await engine.submit("assistant", f"late-{number}", run_id=f"late-{number}") for number in range(4)]
+        assert await finish(engine, more, processes) == 0
+        assert await finish(engine, run_ids, processes) == unknown
         await engine.close()
 
-    with office(postgres, tmp_path, root, 3) as desk:
-        play(scene(desk), 100)
+    with worker_processes(postgres, tmp_path, root, 3) as processes:
+        run_within(scenario(processes), 100)
 
 
 def test_a_worker_that_stops_hands_its_runs_over(postgres: PostgresServer, tmp_path: Path, root: Path) -> None:
-    async def scene(desk: Office) -> None:
-        engine = PostgresEngine(desk.url)
+    async def scenario(processes: WorkerProcesses) -> None:
+        engine = PostgresEngine(processes.url)
         run_ids = await submit(engine, 12)
-        await until_effects(desk, 4)
-        leaver = desk.workers[0]
+        await until_effects(processes, 4)
+        leaver = processes.workers[0]
         assert leaver.stdin is not None
         leaver.stdin.close()
         assert await asyncio.to_thread(leaver.wait) == 0
-        await finish(engine, run_ids, desk)
+        await finish(engine, run_ids, processes)
         await engine.close()
 
-    with office(postgres, tmp_path, root, 2) as desk:
-        play(scene(desk), 100)
+    with worker_processes(postgres, tmp_path, root, 2) as processes:
+        run_within(scenario(processes), 100)
 
 
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_workers_that_die_every_two_seconds_lose_nothing(postgres: PostgresServer, tmp_path: Path, root: Path) -> None:
-    async def kill(desk: Office, done: asyncio.Event) -> list[str]:
+    async def kill(processes: WorkerProcesses, done: asyncio.Event) -> list[str]:
         """Every two seconds the oldest worker goes and a new one comes; one is stopped and continued."""
         events: list[str] = []
-        working, paused, coming = list(desk.workers), list[subprocess.Popen[str]](), list[asyncio.Task[None]]()
+        working, paused, coming = list(processes.workers), list[subprocess.Popen[str]](), list[asyncio.Task[None]]()
 
         async def replace() -> None:
-            new = desk.hire()
-            await asyncio.to_thread(desk.await_start, new)
+            new = processes.start()
+            await asyncio.to_thread(processes.await_start, new)
             working.append(new)
 
         plan = itertools.chain(
@@ -195,18 +197,18 @@ def test_workers_that_die_every_two_seconds_lose_nothing(postgres: PostgresServe
                 paused[0].send_signal(signal.SIGCONT)
                 working.append(paused[0])
 
-    async def scene(desk: Office) -> None:
-        engine, done = PostgresEngine(desk.url), asyncio.Event()
+    async def scenario(processes: WorkerProcesses) -> None:
+        engine, done = PostgresEngine(processes.url), asyncio.Event()
         await submit(engine, 1)
-        killer = asyncio.create_task(kill(desk, done))
+        killer = asyncio.create_task(kill(processes, done))
         names = [f"run-{number}" for number in range(500)]
-        run_ids = await asyncio.gather(*(engine.submit("clerk", name, run_id=name) for name in names))
-        unknown = await finish(engine, run_ids, desk)
+        run_ids = await asyncio.gather(*(engine.submit("assistant", name, run_id=name) for name in names))
+        unknown = await finish(engine, run_ids, processes)
         done.set()
         events = await killer
         assert {"killed", "stopped", "continued"} <= set(events)
         print(f"{unknown} outcomes are unknown; workers: {events}")
         await engine.close()
 
-    with office(postgres, tmp_path, root, 4) as desk:
-        play(scene(desk), 800)
+    with worker_processes(postgres, tmp_path, root, 4) as processes:
+        run_within(scenario(processes), 800)

@@ -1,6 +1,6 @@
-"""A worker with one agent and three tools, for tests that kill it. It writes what its tools do into a ledger.
+"""A worker with one agent and three tools, for tests that kill it. Its tools append their effects to a file.
 
-python worker_program.py ADDRESS LEDGER
+python worker_program.py ADDRESS EFFECTS
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dragoman.types import Request, ToolCall, ToolResult
 
 
 def say(request: Request) -> Any:
-    """The model knows where it is from the results that it sees, so it can be asked again after a crash."""
+    """The model. Its reply depends only on the results in the request, so it can be asked again after a crash."""
     results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
     name = next(message.text for message in request.messages if message.role == "user")
     if len(results) < 3:
@@ -28,9 +28,9 @@ def say(request: Request) -> Any:
     return "Done."
 
 
-def make_agent(ledger: str) -> Agent[Any]:
+def make_agent(effects_file: str) -> Agent[Any]:
     def write(what: str, name: str) -> str:
-        with open(ledger, "a", encoding="utf-8") as file:
+        with open(effects_file, "a", encoding="utf-8") as file:
             file.write(f"{what} {name} {os.getpid()}\n")
         return f"{what}ed"
 
@@ -53,10 +53,10 @@ def make_agent(ledger: str) -> Agent[Any]:
     return Agent(model.endpoint(), [look, pay, note], connection=Connection(transport=model))
 
 
-async def main(url: str, ledger: str) -> None:
+async def main(url: str, effects_file: str) -> None:
     engine = PostgresEngine(url, lease_seconds=3.0)
     stop = asyncio.Event()
-    task = asyncio.create_task(engine.work({"clerk": make_agent(ledger)}, stop))
+    task = asyncio.create_task(engine.work({"assistant": make_agent(effects_file)}, stop))
     loop = asyncio.get_running_loop()
     while not engine.is_working and not task.done():
         await asyncio.sleep(0.01)

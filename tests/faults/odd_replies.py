@@ -1,4 +1,4 @@
-"""What an odd OpenAI-compatible server sends for one call of `get_weather(city: str)`: the 26 rows that trip agents.
+"""Unusual replies of OpenAI-compatible servers with one call of `get_weather(city: str)`: 26 rows.
 
 Each row is a chat message with its finish reason; `whole` and `streamed` write it the way such a server does.
 """

@@ -1,4 +1,4 @@
-"""Faults 33, 36 to 38, 42, 43, 48 and 58: tools that misbehave, runs that are cancelled, and a world that shifts."""
+"""Faults 33, 36 to 38, 42, 43, 48 and 58: tools that misbehave, cancelled runs, and changes during a run."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_33_five_hundred_calls_in_one_turn_are_refused_with_one_clear_error() ->
 
 
 class Odd(BaseException):
-    """Nothing that anybody catches."""
+    """An exception that `except Exception` does not catch."""
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])

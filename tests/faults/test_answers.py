@@ -1,4 +1,4 @@
-"""Faults 18, 21 and 22, 25 to 28: answers that are not what was asked for, and those that are too much."""
+"""Faults 18, 21 and 22, 25 to 28: unexpected answers, and answers that are too large."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from dragoman.types import Message, Part, Reply, StopReason, Text, ToolCall, Too
 ANSWER = "Done."
 
 
-class Probe:
+class WeatherAgent:
     """An agent with one tool that keeps what it was called with."""
 
     def __init__(self, *script: Any, wire: str = "openai_chat", loop: bool = False) -> None:
@@ -73,7 +73,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_30_hostile_arguments_never_run_and_the_model_hears_of_it_in_few_words(name: str) -> None:
-    probe = Probe(answer(raw_call(HOSTILE[name])), ANSWER)
+    probe = WeatherAgent(answer(raw_call(HOSTILE[name])), ANSWER)
     result = probe.run()
     assert (result.outcome.kind, result.text) == ("answered", ANSWER)
     assert probe.ran == []
@@ -91,7 +91,7 @@ def test_30_hostile_arguments_never_run_and_the_model_hears_of_it_in_few_words(n
     ids=["unknown", "empty", "null", "a megabyte", "newline", "header", "null character", "command", "number"],
 )
 def test_31_a_name_that_is_none_is_answered_and_stays_short(name: Any) -> None:
-    probe = Probe(answer(raw_call('{"city": "Paris"}', name)), ANSWER)
+    probe = WeatherAgent(answer(raw_call('{"city": "Paris"}', name)), ANSWER)
     result = probe.run()
     assert (result.outcome.kind, result.text) == ("answered", ANSWER)
     assert probe.ran == []
@@ -111,7 +111,7 @@ def test_31_a_name_that_is_none_is_answered_and_stays_short(name: Any) -> None:
 def test_32_calls_have_ids_of_their_own_whatever_the_wire_says(ids: tuple[Any, Any]) -> None:
     cities = ("Paris", "Rome")
     made = [raw_call(f'{{"city": "{city}"}}', id=identity) for city, identity in zip(cities, ids, strict=True)]
-    probe = Probe(answer(*made), ANSWER)
+    probe = WeatherAgent(answer(*made), ANSWER)
     result = probe.run()
     assert result.outcome.kind == "answered"
     assert probe.ran == [("Paris", 1), ("Rome", 1)]
@@ -135,7 +135,7 @@ def stopped(stop: StopReason, *parts: Part) -> Reply:
 @pytest.mark.parametrize("spoken", WIRES)
 def test_34_a_reply_that_reached_its_limit_never_runs_its_last_call(spoken: str, streaming: bool) -> None:
     made = [ToolCall("call_1", "weather", {"city": "Paris"}), ToolCall("call_2", "weather", {"city": "Par"})]
-    probe = Probe(stopped("length", *made), ANSWER, wire=spoken)
+    probe = WeatherAgent(stopped("length", *made), ANSWER, wire=spoken)
     result = probe.run(streaming=streaming)
     assert (result.outcome.kind, result.text) == ("answered", ANSWER)
     assert ("Par", 1) not in probe.ran
@@ -146,13 +146,13 @@ def test_34_a_reply_that_reached_its_limit_never_runs_its_last_call(spoken: str,
 @pytest.mark.parametrize("spoken", [spoken for spoken in WIRES if spoken not in NO_REFUSALS])
 def test_35_a_reply_that_was_refused_runs_nothing(spoken: str, streaming: bool) -> None:
     made = [ToolCall("call_1", "weather", {"city": "Paris"}), ToolCall("call_2", "weather", {"city": "Rome"})]
-    probe = Probe(stopped("refusal", Text("I "), *made), ANSWER, wire=spoken)
+    probe = WeatherAgent(stopped("refusal", Text("I "), *made), ANSWER, wire=spoken)
     result = probe.run(streaming=streaming)
     assert probe.ran == [], "a filter may have taken anything away"
     assert result.outcome.kind in ("refused", "answered")
 
 
 def test_a_good_call_still_runs() -> None:
-    probe = Probe(call("weather", city="Paris"), ANSWER)
+    probe = WeatherAgent(call("weather", city="Paris"), ANSWER)
     assert probe.run().outcome.kind == "answered"
     assert probe.ran == [("Paris", 1)]

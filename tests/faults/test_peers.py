@@ -1,4 +1,4 @@
-"""What trips other agents: 26 odd answers of an OpenAI-compatible server, over real sockets, whole and streamed.
+"""26 unusual answers of OpenAI-compatible servers, over real sockets, whole and streamed.
 
 Repaired and run, or the model asked again with a clear message. Never a crash, never a silent end, and a call that was
 cut off never runs.

@@ -1,4 +1,4 @@
-"""Faults 39 to 41: tools that leave processes behind, meet a full disk, or pull the ground from under the program."""
+"""Faults 39 to 41: tools that leave processes behind, fill the disk, or change the state of the process."""
 
 from __future__ import annotations
 

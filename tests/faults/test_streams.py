@@ -1,4 +1,4 @@
-"""Faults 7 to 14: what may go wrong inside of a stream that arrives."""
+"""Faults 7 to 14: faults inside a stream."""
 
 from __future__ import annotations
 

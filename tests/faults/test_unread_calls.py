@@ -34,7 +34,7 @@ def answer(body: dict[str, Any], status: int, *, streams: bool) -> Answer:
     return Answer(200, {"content-type": "text/event-stream"}, pieces=frames)
 
 
-class Harbour:
+class TideAgent:
     """An agent with one tool, and what it asked and ran."""
 
     def __init__(self, *script: Any, **settings: Any) -> None:
@@ -76,8 +76,8 @@ both = pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed
         'I look.\n<|python_tag|>{"name": "tide", "parameters": {"harbour": "Ribe"}}<|eom_id|>',
     ],
 )
-def test_the_call_in_a_failed_generation_runs_and_the_run_goes_on(spoken: str, streams: bool) -> None:
-    harbour = Harbour(answer(groq(spoken), 400, streams=streams), "At 14:20.")
+def test_the_call_in_a_failed_generation_runs_and_the_run_continues(spoken: str, streams: bool) -> None:
+    harbour = TideAgent(answer(groq(spoken), 400, streams=streams), "At 14:20.")
     result = harbour.run(streams=streams)
     assert (result.text, harbour.ran, harbour.modes) == ("At 14:20.", ["Ribe"], ["native", "native"])
     [made] = result.calls
@@ -92,7 +92,7 @@ def test_what_arrived_before_the_failure_counts_once() -> None:
     for delta, spoken in (({"tool_calls": [begun]}, SPOKEN), ({"content": "I look.\n"}, f"I look.\n{SPOKEN}")):
         frames = [{"choices": [{"index": 0, "delta": delta}]}, groq(spoken)]
         pieces = [f"data: {json.dumps(frame)}\n\n".encode() for frame in frames]
-        harbour = Harbour(Answer(200, {"content-type": "text/event-stream"}, pieces=pieces), "At 14:20.")
+        harbour = TideAgent(Answer(200, {"content-type": "text/event-stream"}, pieces=pieces), "At 14:20.")
         result = harbour.run(streams=True)
         assert (result.text, harbour.ran, len(result.calls)) == ("At 14:20.", ["Ribe"], 1)
         assert result.messages[1].text.strip() in ("", "I look.")
@@ -117,7 +117,7 @@ def test_one_request_without_an_agent_reads_it_too() -> None:
 @both
 def test_a_failed_generation_that_cannot_be_read_is_corrected_by_the_model(streams: bool) -> None:
     broken = '<tool_call>{"name": "tide", "arguments": {"harbour": </tool_call>'
-    harbour = Harbour(answer(groq(broken), 400, streams=streams), call("tide", harbour="Ribe"), "At 14:20.")
+    harbour = TideAgent(answer(groq(broken), 400, streams=streams), call("tide", harbour="Ribe"), "At 14:20.")
     result = harbour.run(streams=streams)
     assert (result.text, harbour.ran, harbour.modes) == ("At 14:20.", ["Ribe"], ["native"] * 3)
 
@@ -128,11 +128,13 @@ def test_a_failure_that_hides_the_generation_is_tried_again_once_and_teaches_not
     generation: str | None, streams: bool
 ) -> None:
     failed = answer(groq(generation), 400, streams=streams)
-    harbour = Harbour(failed, '<tool_call>\n{"name": "tide", "arguments": {"harbour": "Ribe"}}\n</tool_call>', "Done.")
+    harbour = TideAgent(
+        failed, '<tool_call>\n{"name": "tide", "arguments": {"harbour": "Ribe"}}\n</tool_call>', "Done."
+    )
     result = harbour.run(streams=streams)
     assert (result.text, harbour.ran, harbour.modes) == ("Done.", ["Ribe"], ["native", "text", "native"])
     assert len(harbour.facts) == 0
-    harbour = Harbour(failed, failed)
+    harbour = TideAgent(failed, failed)
     assert harbour.run(streams=streams).outcome.kind == "provider_failed"
 
 
@@ -141,14 +143,14 @@ def test_a_server_that_cannot_parse_the_reply_is_asked_once_as_text_and_then_as_
     body = {"error": {"code": 500, "message": UNPARSED, "type": "server_error"}}
     failed = answer(body, 500, streams=streams)
     text = '<tool_call>\n{"name": "tide", "arguments": {"harbour": "Ribe"}}\n</tool_call>'
-    harbour = Harbour(failed, text, "At 14:20.")
+    harbour = TideAgent(failed, text, "At 14:20.")
     result = harbour.run(streams=streams)
     assert (result.text, harbour.ran, harbour.modes) == ("At 14:20.", ["Ribe"], ["native", "text", "native"])
     assert [problem.kind for problem in result.problems] == ["call_unread"] and len(harbour.facts) == 0
     assert result.turns == 2
-    harbour = Harbour(failed, failed)
+    harbour = TideAgent(failed, failed)
     assert harbour.run(streams=streams).outcome.kind == "provider_failed" and len(harbour.modes) == 2
-    harbour = Harbour(failed, call("tide", harbour="Ribe"), "At 14:20.", text_calls=False)
+    harbour = TideAgent(failed, call("tide", harbour="Ribe"), "At 14:20.", text_calls=False)
     assert harbour.run(streams=streams).text == "At 14:20." and harbour.modes == ["native"] * 3
 
 
@@ -168,7 +170,7 @@ def test_a_call_with_as_many_tokens_as_are_allowed_was_cut(streams: bool) -> Non
         message = {"role": "assistant", "content": None, "tool_calls": [made]}
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
         cut = Answer(200, {"content-type": "application/json"}, {"choices": [choice], "usage": usage})
-    harbour = Harbour(cut, call("tide", harbour="Ribe"), "At 14:20.", options={"max_tokens": 16})
+    harbour = TideAgent(cut, call("tide", harbour="Ribe"), "At 14:20.", options={"max_tokens": 16})
     result = harbour.run(streams=streams)
     assert (result.text, harbour.ran) == ("At 14:20.", ["Ribe"])
     assert "cut off" in str(result.results[0].content)
@@ -178,13 +180,13 @@ def test_a_call_with_as_many_tokens_as_are_allowed_was_cut(streams: bool) -> Non
 def test_status_516_means_that_the_server_has_no_tools(streams: bool) -> None:
     body = {"error": {"message": "Not implemented", "code": 516}}
     text = '<tool_call>\n{"name": "tide", "arguments": {"harbour": "Ribe"}}\n</tool_call>'
-    harbour = Harbour(answer(body, 516, streams=streams), text, "At 14:20.")
+    harbour = TideAgent(answer(body, 516, streams=streams), text, "At 14:20.")
     result = harbour.run(streams=streams)
     assert (result.text, harbour.ran, harbour.modes) == ("At 14:20.", ["Ribe"], ["native", "text", "text"])
     assert len(harbour.facts) == 1 and result.problems[0].kind == "tools_rejected"
 
 
-def test_messages_about_unread_calls_are_told_from_others() -> None:
+def test_messages_about_unread_calls_are_distinguished_from_others() -> None:
     for words in (
         UNPARSED,
         "error parsing tool call: raw='{\"a\"', err=unexpected end of JSON input",

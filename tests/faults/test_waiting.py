@@ -1,4 +1,4 @@
-"""Faults 23 and 24: a server that is slow, silent, or only pretends to be there."""
+"""Faults 23 and 24: a server that is slow, sends nothing, or sends only signs of life."""
 
 from __future__ import annotations
 

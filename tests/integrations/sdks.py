@@ -1,4 +1,4 @@
-"""The SDKs of vendors with a repairing HTTP client, blocking and asynchronous, and what each made of a reply."""
+"""The SDKs of vendors with a repairing HTTP client, blocking and asynchronous."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ NESTED: Any = [{"type": "function", "function": TOOL}]
 ASKED: Any = [{"role": "user", "content": "Is it warm in Paris?"}]
 
 
-class Heard(NamedTuple):
-    """What an SDK made of a reply."""
+class ReadReply(NamedTuple):
+    """A reply as an SDK returned it."""
 
     text: str
     calls: list[tuple[str, dict[str, Any]]]
@@ -43,7 +43,7 @@ class Sdk(NamedTuple):
     wire: str
     open: Callable[[str, Any, bool], Any]
     ask: Callable[[Any, bool], Any]
-    read: Callable[[Any, bool], Heard]
+    read: Callable[[Any, bool], ReadReply]
     """Takes the reply, or the list of its pieces."""
     called: str
     """The word for a reply that ended with a call."""
@@ -64,16 +64,16 @@ def make_http(sdk: Sdk, repair: Repair, *, is_async: bool, **settings: Any) -> A
     return getattr(repair, f"{'async_' if is_async else ''}{sdk.takes}")(kind(verify=False, **settings))
 
 
-def hear(sdk: Sdk, url: str, repair: Repair, *, stream: bool, is_async: bool) -> Heard:
+def ask_sdk(sdk: Sdk, url: str, repair: Repair, *, stream: bool, is_async: bool) -> ReadReply:
     """Ask once, and read the whole reply."""
     if is_async:
-        return asyncio.run(_hear_async(sdk, url, repair, stream))
+        return asyncio.run(_ask_sdk_async(sdk, url, repair, stream))
     with opened(sdk, url, repair) as client:
         got = sdk.ask(client, stream)
         return sdk.read(list(got) if stream else got, stream)
 
 
-async def _hear_async(sdk: Sdk, url: str, repair: Repair, stream: bool) -> Heard:
+async def _ask_sdk_async(sdk: Sdk, url: str, repair: Repair, stream: bool) -> ReadReply:
     async with make_http(sdk, repair, is_async=True) as http:
         got = sdk.ask(sdk.open(url, http, True), stream)
         got = await got if asyncio.iscoroutine(got) else got
@@ -88,14 +88,14 @@ def open_openai(url: str, http: Any, is_async: bool) -> Any:
     return kind(base_url=f"{url}/v1", api_key="k", max_retries=0, http_client=http)
 
 
-def read_chat(got: Any, stream: bool) -> Heard:
+def read_chat(got: Any, stream: bool) -> ReadReply:
     if stream:
         state = ChatCompletionStreamState()
         for chunk in got:
             state.handle_chunk(chunk)
         got = state.current_completion_snapshot
     choice = got.choices[0]
-    return Heard(choice.message.content or "", _functions(choice.message.tool_calls), choice.finish_reason)
+    return ReadReply(choice.message.content or "", _functions(choice.message.tool_calls), choice.finish_reason)
 
 
 def _functions(made: Iterable[Any] | None) -> list[tuple[str, dict[str, Any]]]:
@@ -112,10 +112,10 @@ def ask_responses(client: Any, stream: bool) -> Any:
     )
 
 
-def read_responses(got: Any, stream: bool) -> Heard:
+def read_responses(got: Any, stream: bool) -> ReadReply:
     response = got[-1].response if stream else got
     made = [item for item in response.output if item.type == "function_call"]
-    return Heard(response.output_text, [(item.name, _load(item.arguments)) for item in made], response.status)
+    return ReadReply(response.output_text, [(item.name, _load(item.arguments)) for item in made], response.status)
 
 
 # ---- Anthropic -------------------------------------------------------------------------------------------------------
@@ -131,11 +131,11 @@ def ask_anthropic(client: Any, stream: bool) -> Any:
     return client.messages.create(model="any", max_tokens=1000, messages=ASKED, tools=tools, stream=stream)
 
 
-def read_anthropic(got: Any, stream: bool) -> Heard:
+def read_anthropic(got: Any, stream: bool) -> ReadReply:
     if not stream:
         calls = [(block.name, dict(block.input)) for block in got.content if block.type == "tool_use"]
         text = "".join(block.text for block in got.content if block.type == "text")
-        return Heard(text, calls, got.stop_reason)
+        return ReadReply(text, calls, got.stop_reason)
     text, names, written, stop = "", [], [], ""
     for event in got:
         if event.type == "content_block_start" and event.content_block.type == "tool_use":
@@ -147,7 +147,7 @@ def read_anthropic(got: Any, stream: bool) -> Heard:
             text += event.delta.text
         elif event.type == "message_delta":
             stop = event.delta.stop_reason
-    return Heard(text, list(zip(names, map(_load, written), strict=True)), stop)
+    return ReadReply(text, list(zip(names, map(_load, written), strict=True)), stop)
 
 
 # ---- Google ----------------------------------------------------------------------------------------------------------
@@ -175,13 +175,13 @@ def ask_gemini(client: Any, stream: bool) -> Any:
     return ask(model="any", contents="Go.", config=config)
 
 
-def read_gemini(got: Any, stream: bool) -> Heard:
+def read_gemini(got: Any, stream: bool) -> ReadReply:
     replies = got if stream else [got]
     candidates = [candidate for reply in replies for candidate in reply.candidates or []]
     parts = [part for each in candidates for part in (each.content.parts if each.content else None) or []]
     made = [part.function_call for part in parts if part.function_call]
     stops = [each.finish_reason for each in candidates if each.finish_reason]
-    return Heard("".join(part.text or "" for part in parts), [(c.name, dict(c.args)) for c in made], stops[-1].name)
+    return ReadReply("".join(part.text or "" for part in parts), [(c.name, dict(c.args)) for c in made], stops[-1].name)
 
 
 # ---- Mistral, Cohere and Ollama --------------------------------------------------------------------------------------
@@ -199,14 +199,14 @@ def ask_mistral(client: Any, stream: bool) -> Any:
     return getattr(chat, name)(model="any", messages=ASKED, tools=NESTED)
 
 
-def read_mistral(got: Any, stream: bool) -> Heard:
+def read_mistral(got: Any, stream: bool) -> ReadReply:
     if not stream:
         message = got.choices[0].message
-        return Heard(message.content or "", _functions(message.tool_calls), got.choices[0].finish_reason)
+        return ReadReply(message.content or "", _functions(message.tool_calls), got.choices[0].finish_reason)
     choices = [event.data.choices[0] for event in got if event.data.choices]
     text = "".join(choice.delta.content or "" for choice in choices)
     calls = [call for choice in choices for call in _functions(choice.delta.tool_calls)]
-    return Heard(text, calls, [choice.finish_reason for choice in choices if choice.finish_reason][-1])
+    return ReadReply(text, calls, [choice.finish_reason for choice in choices if choice.finish_reason][-1])
 
 
 def open_cohere(url: str, http: Any, is_async: bool) -> Any:
@@ -219,10 +219,10 @@ def ask_cohere(client: Any, stream: bool) -> Any:
     return ask(model="any", messages=ASKED, tools=NESTED)
 
 
-def read_cohere(got: Any, stream: bool) -> Heard:
+def read_cohere(got: Any, stream: bool) -> ReadReply:
     if not stream:
         text = "".join(part.text for part in got.message.content or [])
-        return Heard(text, _functions(got.message.tool_calls), got.finish_reason)
+        return ReadReply(text, _functions(got.message.tool_calls), got.finish_reason)
     text, names, written, stop = "", [], [], ""
     for event in got:
         if event.type == "content-delta":
@@ -234,7 +234,7 @@ def read_cohere(got: Any, stream: bool) -> Heard:
             written[-1] += event.delta.message.tool_calls.function.arguments
         elif event.type == "message-end":
             stop = event.delta.finish_reason
-    return Heard(text, list(zip(names, map(_load, written), strict=True)), stop)
+    return ReadReply(text, list(zip(names, map(_load, written), strict=True)), stop)
 
 
 def open_ollama(url: str, http: Any, is_async: bool) -> Any:
@@ -242,10 +242,10 @@ def open_ollama(url: str, http: Any, is_async: bool) -> Any:
     return kind(host=url, transport=http)
 
 
-def read_ollama(got: Any, stream: bool) -> Heard:
+def read_ollama(got: Any, stream: bool) -> ReadReply:
     replies = got if stream else [got]
     calls = [call for reply in replies for call in _functions(reply.message.tool_calls)]
-    return Heard("".join(reply.message.content or "" for reply in replies), calls, replies[-1].done_reason)
+    return ReadReply("".join(reply.message.content or "" for reply in replies), calls, replies[-1].done_reason)
 
 
 def _ask_chat(client: Any, stream: bool) -> Any:

@@ -285,7 +285,7 @@ _VERTEX = "https://aiplatform.googleapis.com/v1beta1/projects/p/locations/l/publ
     ],
     ids=str,
 )
-def test_the_wire_of_a_request_is_told_by_its_path(url: str, headers: dict[str, str], expected: str) -> None:
+def test_the_path_of_a_request_determines_its_wire(url: str, headers: dict[str, str], expected: str) -> None:
     assert Repair().find_wire("POST", url, headers) == expected
     assert Repair().find_wire("GET", url, headers) == ""
 
@@ -441,7 +441,7 @@ def test_a_model_that_has_no_native_calls_gets_the_tools_as_text() -> None:
         assert all("tools" not in body and "weather" in str(body["messages"]) for body in upstream.bodies)
 
 
-# ---- what is repaired beside text calls ------------------------------------------------------------------------------
+# ---- repairs in replies without text calls ---------------------------------------------------------------------------
 
 
 def test_an_endpoint_that_refuses_tools_gets_them_as_text_from_then_on() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.integrations.sdks import SDKS, hear
+from tests.integrations.sdks import SDKS, ask_sdk
 
 from dragoman.integrations import Repair
 from dragoman.pipeline import Report
@@ -21,7 +21,7 @@ def test_a_call_in_text_arrives_as_a_native_call(name: str) -> None:
         url = upstream.url.removesuffix("/v1")
         for is_async in (False, True):
             for stream in (False, True):
-                heard = hear(sdk, url, Repair(on_report=reports.append), stream=stream, is_async=is_async)
+                heard = ask_sdk(sdk, url, Repair(on_report=reports.append), stream=stream, is_async=is_async)
                 if (heard.text.strip(), heard.calls, heard.stop) != (
                     "I will look.",
                     [("weather", {"city": "Paris"})],

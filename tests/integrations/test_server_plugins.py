@@ -191,7 +191,7 @@ def test_vllm_receives_each_call_once_and_its_counters_say_that_nothing_is_missi
     assert Manager.parsers["dragoman_hermes"] == ("dragoman.integrations.vllm", "dragoman_hermes")
     assert set(Manager.parsers) == set(parser_formats()) >= {"dragoman", "dragoman_qwen3_coder", "dragoman_openai"}
     parser = vllm.dragoman(None, None)
-    for _ in range(2):  # a second reply begins anew
+    for _ in range(2):  # the second reply has a new state
         deltas = stream(parser, f"Look.\n{TWO}\nDone. 1 <", ask())
         calls = [call for delta in deltas for call in delta.tool_calls]
         assert [(call.index, call.function.name, call.function.arguments) for call in calls] == [

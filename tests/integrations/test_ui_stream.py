@@ -94,7 +94,7 @@ def kinds(frames: list[Frame]) -> list[str]:
     return [frame["type"] for frame in frames]
 
 
-def test_a_run_is_told_in_both_protocols() -> None:
+def test_a_run_is_a_valid_stream_in_both_protocols() -> None:
     frames = read(write("a call in text", "vercel"))
     assert [kind for kind in kinds(frames) if not kind.endswith("delta")] == [
         *("start", "start-step", "text-start", "text-end", "tool-input-start", "tool-input-available"),
@@ -130,7 +130,7 @@ def test_the_end_tells_how_a_run_ended(
     assert (last["type"], last.get("outcome", {}).get("type")) == ag_ui
 
 
-def test_approvals_are_told() -> None:
+def test_approvals_are_part_of_the_stream() -> None:
     outputs = {
         name: [kind for kind in kinds(read(write(name, "vercel"))) if kind.startswith(("tool-ap", "tool-out"))]
         for name in ("an approved call", "a denied call", "a run that waits")

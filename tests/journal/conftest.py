@@ -17,7 +17,7 @@ def sqlite(tmp_path: Path) -> Iterator[SqliteJournal]:
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
-    """Every journal there is: what is tested with it is the protocol."""
+    """Every implementation of the protocol `Journal`."""
     made: Journal
     if request.param == "memory":
         made = MemoryJournal()

@@ -30,7 +30,7 @@ MOST_WRITES = 60
 
 
 class KillingJournal:
-    """The journal, except that its owner dies at the n-th write: just before it, or just after it was made."""
+    """A journal whose process is killed at the n-th write: directly before it, or directly after it."""
 
     def __init__(self, journal: Journal, number: int, moment: str) -> None:
         self._journal = journal
@@ -63,7 +63,7 @@ class KillingJournal:
 
 
 def say(request: Request) -> Any:
-    """The model: it knows where it is from the results that it sees, so it can be asked again after a crash."""
+    """The model. Its reply depends only on the results in the request, so it can be asked again after a crash."""
     results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
     if not results:
         return ["Looking.", ToolCall("call_look", "look", {}), ToolCall("call_note", "note", {"line": "noted"})]

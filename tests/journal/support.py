@@ -1,4 +1,4 @@
-"""What the tests of the journal share: a clock that only they move, and runs made of few words."""
+"""Helpers of the tests of the journal: a clock, and functions that write runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Clock:
 
 
 def turn(*calls: str) -> list[Entry]:
-    """A reply with calls that all ran."""
+    """Return the entries of a reply whose calls all ran."""
     steps = [Entry("reply", b'{"text":"..."}', calls=calls)]
     for call in calls:
         steps += [Entry("approved", call_id=call), Entry("started", call_id=call), Entry("finished", b'"ok"', call)]
@@ -24,7 +24,7 @@ def turn(*calls: str) -> list[Entry]:
 
 
 async def record_run(journal: Journal, run_id: str, session: str | None, entries: Sequence[Entry], **more: str) -> None:
-    """A run from its beginning to where its entries end, given back afterwards."""
+    """Write a run with these entries, and release it."""
     token = await journal.begin(run_id, session, b'{"task":"tidy up"}', **more)
     if entries:
         await journal.append(run_id, entries, token=token)

@@ -1,4 +1,4 @@
-"""What was changed, removed, moved or put in is found; so are records that are missing at the end."""
+"""The verification finds records that were changed, removed, moved or added, also at the end of the log."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_any_change_to_the_lines_is_found(written: Path, tmp_path_factory, chang
 
 
 def test_a_record_in_the_middle_is_exchanged_with_its_hash(path: Path) -> None:
-    """Somebody who knows how the hash is made still has to make every later record anew."""
+    """An attacker who knows the hash function has to write every later record again."""
     lines = lines_of(path)
     previous = lines[2][-67:-3].decode()
     lines[3], _ = write_line(4, 1.0, "decision", {"run": "r", "call": "another"}, previous)
@@ -153,7 +153,7 @@ def test_a_head_that_was_copied_earlier(path: Path) -> None:
         verify(path, head="abc")
 
 
-def test_a_log_that_was_written_anew_is_told_by_a_head_from_elsewhere(path: Path) -> None:
+def test_an_earlier_head_detects_a_log_that_was_written_again(path: Path) -> None:
     head = verify(path).head_hash
     forget_head(path)
     path.unlink()
@@ -168,7 +168,7 @@ def test_a_log_that_was_written_anew_is_told_by_a_head_from_elsewhere(path: Path
 
 
 @pytest.mark.parametrize("left", [0, 1, RECORDS - 1])
-def test_going_on_behind_missing_records_does_not_hide_that(path: Path, left: int) -> None:
+def test_later_records_do_not_hide_missing_records(path: Path, left: int) -> None:
     path.write_bytes(b"".join(lines_of(path)[:left]))
     assert AuditLog(path).append("started", run="r").number == RECORDS + 2
     for _ in range(3):
@@ -179,7 +179,7 @@ def test_going_on_behind_missing_records_does_not_hide_that(path: Path, left: in
     assert sum(b'"gap"' in line for line in lines_of(path)) == 1, "it is said once"
 
 
-def test_going_on_behind_a_changed_last_record_does_not_hide_that(path: Path) -> None:
+def test_later_records_do_not_hide_a_changed_last_record(path: Path) -> None:
     lines = lines_of(path)
     path.write_bytes(b"".join(lines[:-1]) + lines[-1].replace(b'"c7"', b'"c8"'))
     AuditLog(path).append("started", run="r")
@@ -187,7 +187,7 @@ def test_going_on_behind_a_changed_last_record_does_not_hide_that(path: Path) ->
     assert not report.ok
 
 
-def test_going_on_behind_an_exchanged_last_record_does_not_hide_that(path: Path) -> None:
+def test_later_records_do_not_hide_an_exchanged_last_record(path: Path) -> None:
     lines = lines_of(path)
     lines[-1], _ = write_line(RECORDS, 1.0, "decision", {"run": "forged"}, lines[-2][-67:-3].decode())
     path.write_bytes(b"".join(lines))
@@ -196,7 +196,7 @@ def test_going_on_behind_an_exchanged_last_record_does_not_hide_that(path: Path)
     assert (report.ok, report.first_fault) == (False, RECORDS + 1)
 
 
-def test_going_on_behind_exchanged_records_and_more_does_not_hide_that(path: Path) -> None:
+def test_later_records_do_not_hide_exchanged_and_added_records(path: Path) -> None:
     lines = lines_of(path)[: RECORDS - 1]
     previous = lines[-1][-67:-3].decode()
     for number in (RECORDS, RECORDS + 1, RECORDS + 2):
@@ -292,7 +292,7 @@ def test_a_forged_line_is_never_taken_for_a_torn_one(path: Path, forged: bytes) 
 
 
 @pytest.mark.parametrize("forged", [NEXT + b"}\n", NEXT + b"}", b"{}\n", b"a\nb\nc", b"\n", b"\xff" * 3], ids=range(6))
-def test_going_on_behind_a_forged_line_does_not_hide_it(path: Path, forged: bytes) -> None:
+def test_later_records_do_not_hide_a_forged_line(path: Path, forged: bytes) -> None:
     with path.open("ab") as file:
         file.write(forged)
     log = AuditLog(path)
@@ -375,7 +375,7 @@ def rotated(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_chain_goes_on_through_the_files(rotated: Path) -> None:
+def test_the_chain_continues_across_files(rotated: Path) -> None:
     report = verify(rotated)
     aside = list(rotated.parent.glob("audit.jsonl.[0-9]*"))
     assert (report.ok, report.files) == (True, len(aside) + 1)

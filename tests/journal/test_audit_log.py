@@ -1,4 +1,4 @@
-"""The audit log: what a record looks like, and what becomes of one that cannot be written."""
+"""The audit log: the form of a record, and records that cannot be written."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_names_are_escaped_and_cut(name: str, written: str) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")], ids=str)
-def test_numbers_that_json_has_not_are_words(path: Path, value: float) -> None:
+def test_numbers_that_json_cannot_represent_are_text(path: Path, value: float) -> None:
     AuditLog(path).append("ended", seconds=value)
     assert records(path)[0]["seconds"] == str(value)
 
@@ -232,7 +232,7 @@ def test_damaged_lines_are_shown_as_such(path: Path) -> None:
         ({"HOME": "/h", "LOCALAPPDATA": "/l"}, "win32", "/l/dragoman/audit.jsonl"),
     ],
 )
-def test_it_lies_beside_the_journal(environment: dict[str, str], platform: str, expected: str) -> None:
+def test_it_is_in_the_folder_of_the_journal(environment: dict[str, str], platform: str, expected: str) -> None:
     from dragoman.journal import default_path
 
     assert beside(default_path(environment, platform=platform)) == Path(expected)

@@ -1,4 +1,4 @@
-"""Many writers at once, and writers that are killed: the chain is one, and nothing that was written is lost."""
+"""Concurrent writers, and writers that are killed: there is one chain, and no written record is lost."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_killed_writers_leave_a_log_that_can_be_verified(tmp_path: Path) -> None
             process.kill()
         for process, letter in zip(pair, "ab", strict=True):
             rest, _ = process.communicate()
-            # The last number that it told of before it died.
+            # The last number that it printed before it was killed.
             told[f"w{number}{letter}"] = int(rest.split()[-1]) if rest.split() else 0
         report = verify(path)
         assert report.ok, report
@@ -100,7 +100,7 @@ def test_killed_writers_leave_a_log_that_can_be_verified(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("max_bytes", [[], ["9000"]], ids=["one file", "several files"])
 def test_a_head_file_that_is_removed_while_others_write(tmp_path: Path, max_bytes: list[str]) -> None:
-    """Whoever waits for the lock of the file that is gone has to take the new one's."""
+    """A writer that waited for the lock of a rotated file has to lock the new file."""
     path = tmp_path / "audit.jsonl"
     processes = [start(path, name, 200, *max_bytes) for name in ("one", "two", "three")]
     head = path.with_name("audit.jsonl.head")

@@ -1,4 +1,4 @@
-"""Fault 46: one run, several who want it. One has it; what the others still have to say is refused."""
+"""Fault 46: several processes claim one run. One of them holds it, and the journal refuses records of the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.journal.support import Clock, record_run
 from dragoman.journal import Entry, Journal, RunBusy, RunLost, SqliteJournal
 from dragoman.journal.leases import LEASE_SECONDS, Holder, Lease, is_held, is_running, this_process
 from dragoman.journal.sqlite import Settings, SqliteWriter
-from dragoman.journal.worker import Job
+from dragoman.journal.threads import Job
 
 HOLD = """
 import asyncio, sys
@@ -32,7 +32,7 @@ asyncio.run(hold(*sys.argv[1:]))
 
 
 def test_a_run_is_held_by_one(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         first = await journal.begin("r", "s", b"{}", owner="me")
         with pytest.raises(RunBusy) as caught:
             await journal.claim("r")
@@ -45,20 +45,20 @@ def test_a_run_is_held_by_one(journal: Journal) -> None:
         assert (await journal.run("r")).holder == ""
         assert await journal.claim("r") == first + 1
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_of_many_who_claim_at_once_one_wins(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         await record_run(journal, "r", None, [])
         results = await asyncio.gather(*(journal.claim("r") for _ in range(20)), return_exceptions=True)
         assert sorted(type(result).__name__ for result in results) == ["RunBusy"] * 19 + ["int"]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_an_old_token_is_worth_nothing(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         old = await journal.begin("r", None, b"{}")
         await journal.release("r", token=old)
         with pytest.raises(RunLost):
@@ -73,13 +73,13 @@ def test_an_old_token_is_worth_nothing(journal: Journal) -> None:
         await journal.renew("r", token=new)
         assert [record.kind for record in await journal.read("r")] == ["run", "input"]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_claim_falls_when_its_time_is_over(tmp_path: Path) -> None:
     clock = Clock()
 
-    async def scene(first: SqliteJournal, second: SqliteJournal) -> None:
+    async def scenario(first: SqliteJournal, second: SqliteJournal) -> None:
         old = await first.begin("r", None, b"{}")
         clock.now += LEASE_SECONDS - 1
         with pytest.raises(RunBusy):
@@ -89,7 +89,7 @@ def test_a_claim_falls_when_its_time_is_over(tmp_path: Path) -> None:
         with pytest.raises(RunBusy):
             await second.claim("r")
         clock.now += 1
-        # Nobody took it yet, so its owner may still go on.
+        # No other process has claimed it, so its holder may continue.
         await first.append("r", [Entry("input")], token=old)
         clock.now += LEASE_SECONDS
         new = await second.claim("r")
@@ -99,7 +99,7 @@ def test_a_claim_falls_when_its_time_is_over(tmp_path: Path) -> None:
 
     path = tmp_path / "journal.db"
     with SqliteJournal(path, clock=clock) as first, SqliteJournal(path, clock=clock) as second:
-        asyncio.run(scene(first, second))
+        asyncio.run(scenario(first, second))
 
 
 HERE = this_process()
@@ -129,12 +129,12 @@ def test_a_process_is_known_by_more_than_its_number() -> None:
 
 
 def test_claims_are_kept_alive_while_nothing_is_written(tmp_path: Path) -> None:
-    """A tool may run for an hour without a word; its process is still there."""
+    """A tool may run for an hour without a record, while its process is alive."""
     clock, passing = Clock(), Clock(0.0)
     path = tmp_path / "journal.db"
 
-    async def scene(journal: SqliteJournal) -> None:
-        # The servant is driven by hand instead of by a thread.
+    async def scenario(journal: SqliteJournal) -> None:
+        # The test calls the writer itself; no thread does.
         handler = SqliteWriter(Settings(path=path, busy_seconds=1.0, most_bytes=None, clock=clock, monotonic=passing))
         token = await journal.begin("r", None, b"{}")
         handler.serve([Job(lambda _: handler.held.update(r=token), durable=False)])
@@ -150,7 +150,7 @@ def test_claims_are_kept_alive_while_nothing_is_written(tmp_path: Path) -> None:
         assert await journal.claim("r") == token + 1
 
     with SqliteJournal(path, clock=clock) as journal:
-        asyncio.run(scene(journal))
+        asyncio.run(scenario(journal))
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_another_process_is_named_and_its_death_frees_the_run(holder: subprocess
             asyncio.run(journal.claim("r"))
         holder.send_signal(signal.SIGKILL)
         if sys.platform == "linux":
-            # Dead, but not yet buried by its parent: that is gone as well.
+            # A zombie process counts as ended.
             os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
             assert asyncio.run(journal.claim("r")) == 3
         holder.wait()

@@ -40,7 +40,7 @@ def read_run(case: Path, database: str) -> list[Record]:
 
 
 def check_journal(records: list[Record]) -> None:
-    """The order of the promise, over the life of all processes together."""
+    """Check the guaranteed order of records, over all processes of the run."""
     assert order_faults(records) == []
     assert records[-1].kind == "ended"
     finished = [record.call_id for record in records if record.kind == "finished"]
@@ -50,7 +50,7 @@ def check_journal(records: list[Record]) -> None:
 
 
 def check_effects(case: Path, results: dict[str, ToolResult]) -> list[str]:
-    """Nothing twice; what is reported as done was done; the calls that are reported as unknown."""
+    """Check that no effect happened twice, and each reported one happened. Return the calls with an unknown outcome."""
     effects = lines(case / "effects")
     unknown = []
     for call_id, line in LINES.items():
@@ -67,7 +67,7 @@ def check_effects(case: Path, results: dict[str, ToolResult]) -> list[str]:
 
 
 def check_conversation(messages: list[Message]) -> dict[str, ToolResult]:
-    """Every call once, each answered once and in order."""
+    """Check that each call occurs once, with one result, in order."""
     parts = [part for message in messages for part in message.parts]
     assert [part.id for part in parts if isinstance(part, ToolCall)] == CALLS
     results = [part for part in parts if isinstance(part, ToolResult)]
@@ -79,7 +79,7 @@ def check_conversation(messages: list[Message]) -> dict[str, ToolResult]:
 
 @cache
 def check_wires(conversation: bytes) -> None:
-    """The conversation could go on at any endpoint, by a judge that knows nothing of our encoders."""
+    """Check that each wire accepts the conversation, with rules that do not depend on our encoders."""
     messages = decode(conversation, list[Message])
     tools = [{"name": name, "description": name, "schema": {"type": "object"}} for name in ("look", "note", "send")]
     again = [*messages, Message("user", [dragoman.types.Text("Go on.")])]

@@ -1,4 +1,4 @@
-"""Fault 45: a flipped bit or a missing record is found and the run refused; a torn tail costs only what was torn."""
+"""Fault 45: after a flipped bit or a missing record the run is refused; an incomplete tail loses only that tail."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]
     """A journal of two runs, closed, and the records of the first."""
     path = tmp_path_factory.mktemp("whole") / "journal.db"
 
-    async def scene(journal: SqliteJournal) -> list[Record]:
+    async def scenario(journal: SqliteJournal) -> list[Record]:
         await record_run(journal, "r", "s", ENTRIES, parent="p")
         await record_run(journal, "other", "s", ENTRIES)
         return await journal.read("r")
 
     with SqliteJournal(path) as journal:
-        return path, asyncio.run(scene(journal))
+        return path, asyncio.run(scenario(journal))
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def read(path: Path, run_id: str = "r") -> list[Record]:
 
 
 def tamper(path: Path, *statements: str) -> None:
-    """Change the file behind the journal's back, past the triggers."""
+    """Change the file without the journal and its triggers."""
     with closing(sqlite3.connect(path)) as connection:
         triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for name, _ in triggers:
@@ -143,7 +143,7 @@ def test_damage_in_one_run_leaves_the_others_alone(copy: Path, whole: tuple[Path
 def test_a_damaged_run_is_not_forked_or_exported(copy: Path) -> None:
     tamper(copy, "UPDATE records SET body = x'00' WHERE run = 2 AND number = 3")
 
-    async def scene(journal: SqliteJournal) -> None:
+    async def scenario(journal: SqliteJournal) -> None:
         with pytest.raises(JournalDamaged):
             await journal.fork("s", None, "t")
         assert await journal.runs("t") == []
@@ -151,7 +151,7 @@ def test_a_damaged_run_is_not_forked_or_exported(copy: Path) -> None:
             [line async for line in journal.export("s")]
 
     with SqliteJournal(copy) as journal:
-        asyncio.run(scene(journal))
+        asyncio.run(scenario(journal))
 
 
 def sound_or_refused(path: Path, records: list[Record]) -> bool:
@@ -196,14 +196,14 @@ def test_a_torn_log_costs_only_what_was_torn(tmp_path: Path) -> None:
     path, image = tmp_path / "journal.db", tmp_path / "image" / "journal.db"
     image.parent.mkdir()
 
-    async def scene(journal: SqliteJournal) -> list[Record]:
+    async def scenario(journal: SqliteJournal) -> list[Record]:
         token = await journal.begin("r", "s", b"{}")
         for number in range(6):
             await journal.append("r", [Entry("input", str(number).encode()), Entry("input", MARK)], token=token)
         return await journal.read("r")
 
     with SqliteJournal(path) as journal:
-        records = asyncio.run(scene(journal))
+        records = asyncio.run(scenario(journal))
         database, log = path.read_bytes(), path.with_name("journal.db-wal").read_bytes()
     lengths = []
     for length in (*range(0, len(log), 509), len(log)):
@@ -241,7 +241,7 @@ def test_the_tables_refuse_to_be_rewritten(copy: Path, statement: str) -> None:
 def test_what_is_deleted_is_gone_from_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
 
-    async def scene(journal: SqliteJournal) -> None:
+    async def scenario(journal: SqliteJournal) -> None:
         await record_run(journal, "r", "s", [Entry("input", MARK)])
         await record_run(journal, "kept", "t", [])
         assert any(MARK in each.read_bytes() for each in tmp_path.iterdir())
@@ -249,4 +249,4 @@ def test_what_is_deleted_is_gone_from_the_disk(tmp_path: Path) -> None:
         assert not any(MARK in each.read_bytes() for each in tmp_path.iterdir())
 
     with SqliteJournal(path) as journal:
-        asyncio.run(scene(journal))
+        asyncio.run(scenario(journal))

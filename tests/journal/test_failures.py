@@ -1,4 +1,4 @@
-"""Fault 45, the disk: full, read-only, locked, broken, or not ours. Each ends in words and a next step."""
+"""Fault 45, the disk: full, read-only, locked, broken, or of another user. Each error names the next step."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.journal.support import Clock, record_run
 
 from dragoman.journal import Entry, JournalDamaged, JournalFailed, JournalTooNew, SqliteJournal, schema, sqlite
 from dragoman.journal.sqlite import Settings, SqliteWriter
-from dragoman.journal.worker import Job
+from dragoman.journal.threads import Job
 
 
 def test_a_full_disk_refuses_and_keeps_what_was_written(tmp_path: Path) -> None:
-    async def scene(journal: SqliteJournal) -> None:
+    async def scenario(journal: SqliteJournal) -> None:
         token = await journal.begin("r", "s", b"{}")
         written = 1
         with pytest.raises(JournalFailed, match="full") as caught:
@@ -31,11 +31,11 @@ def test_a_full_disk_refuses_and_keeps_what_was_written(tmp_path: Path) -> None:
         assert len(await journal.read("r")) == written + 1
 
     with SqliteJournal(tmp_path / "journal.db", most_bytes=80_000) as journal:
-        asyncio.run(scene(journal))
+        asyncio.run(scenario(journal))
 
 
 def test_one_that_does_not_fit_does_not_take_the_others_with_it(tmp_path: Path) -> None:
-    async def scene(journal: SqliteJournal) -> None:
+    async def scenario(journal: SqliteJournal) -> None:
         tokens = [await journal.begin(f"r{number}", "s", b"{}") for number in range(5)]
         bodies = [b"x" * (500_000 if number == 2 else 10) for number in range(5)]
         results = await asyncio.gather(
@@ -49,7 +49,7 @@ def test_one_that_does_not_fit_does_not_take_the_others_with_it(tmp_path: Path) 
         assert [run.records for run in await journal.runs()] == [2, 2, 1, 2, 2]
 
     with SqliteJournal(tmp_path / "journal.db", most_bytes=200_000) as journal:
-        asyncio.run(scene(journal))
+        asyncio.run(scenario(journal))
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_after_a_failure_of_the_disk_nothing_more_is_promised(tmp_path: Path) ->
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
         raise error
 
-    async def scene(handler: SqliteWriter) -> None:
+    async def scenario(handler: SqliteWriter) -> None:
         jobs = [Job(work, durable=True) for work in (lambda _: "before", fail, lambda _: "after")]
         for job in jobs:
             handler.serve([job])
@@ -158,5 +158,5 @@ def test_after_a_failure_of_the_disk_nothing_more_is_promised(tmp_path: Path) ->
             assert job.outcome[1].next_step == "check the disk, then open the journal again"
 
     handler = SqliteWriter(Settings(path=tmp_path / "journal.db", busy_seconds=1.0, most_bytes=None, clock=Clock()))
-    asyncio.run(scene(handler))
+    asyncio.run(scenario(handler))
     handler.close()

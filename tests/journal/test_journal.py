@@ -1,4 +1,4 @@
-"""The protocol, on every journal there is."""
+"""The protocol `Journal`, with every implementation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dragoman.journal import (
 
 
 def test_what_was_appended_is_read_back_in_order(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         token = await journal.begin("r", "s", b'{"model":"m"}')
         await journal.append("r", [Entry("reply", b"{}", calls=("a", "b"))], token=token)
         await journal.append("r", [Entry("started", b'{"digest":1}', "a"), Entry("finished", b"7", "a")], token=token)
@@ -38,20 +38,20 @@ def test_what_was_appended_is_read_back_in_order(journal: Journal) -> None:
         assert [each.at for each in records] == sorted(each.at for each in records)
         assert await journal.first("r") == records[0]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_run_without_a_session_is_one_by_itself(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         await record_run(journal, "alone", None, [])
         assert (await journal.run("alone")).session == "alone"
         assert [each.session for each in await journal.sessions()] == ["alone"]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_an_empty_journal_has_nothing(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         assert await journal.runs() == []
         assert await journal.sessions() == []
         assert await journal.last_run("s") is None
@@ -68,11 +68,11 @@ def test_an_empty_journal_has_nothing(journal: Journal) -> None:
             with pytest.raises(UnknownSession):
                 await change
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_runs_of_a_session_and_those_without_an_end(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         await record_run(journal, "one", "s", [*turn("a"), Entry("ended")])
         await record_run(journal, "other", "t", [])
         await record_run(journal, "two", "s", turn("b"), parent="one")
@@ -84,22 +84,22 @@ def test_runs_of_a_session_and_those_without_an_end(journal: Journal) -> None:
         sessions = {each.session: each for each in await journal.sessions()}
         assert (sessions["s"].runs, sessions["s"].turns, sessions["s"].unfinished) == (2, 2, 1)
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_an_ended_run_takes_nothing_more(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         token = await journal.begin("r", None, b"{}")
         await journal.append("r", [Entry("ended")], token=token)
         with pytest.raises(RunOver):
             await journal.append("r", [Entry("input")], token=token)
         assert (await journal.run("r")).ended
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_nobody_holds_a_run_after_its_end(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         token = await journal.begin("r", None, b"{}")
         await journal.append("r", [Entry("ended")], token=token)
         await journal.release("r", token=token)
@@ -112,17 +112,17 @@ def test_nobody_holds_a_run_after_its_end(journal: Journal) -> None:
         await journal.release("r", token=again)
         assert (await journal.run("r")).holder == ""
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_run_begins_once(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         await record_run(journal, "r", "s", [])
         with pytest.raises(RunExists):
             await journal.begin("r", "t", b"{}")
         assert await journal.runs("t") == []
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -136,30 +136,30 @@ def test_a_run_begins_once(journal: Journal) -> None:
     ids=["unknown kind", "second beginning", "behind the end", "no text"],
 )
 def test_entries_that_make_no_sense_are_refused(journal: Journal, entries: list[Entry]) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         token = await journal.begin("r", None, b"{}")
         with pytest.raises(ConfigError) as caught:
             await journal.append("r", [Entry("input"), *entries], token=token)
         assert caught.value.next_step
         assert len(await journal.read("r")) == 1
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("name", ["", " x", "a\nb", "\x1b[2J", "x" * 201], ids=repr)
 def test_names_that_cannot_be_typed_are_refused(journal: Journal, name: str) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         with pytest.raises(ConfigError):
             await journal.begin(name, None, b"{}")
         await record_run(journal, "r", "s", [])
         with pytest.raises(ConfigError):
             await journal.fork("s", None, name)
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_fork_keeps_whole_turns_and_leaves_the_original_alone(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         await record_run(journal, "one", "s", [*turn("a"), *turn("b"), *turn(), Entry("ended")])
         await record_run(journal, "two", "s", [*turn("c"), *turn(), Entry("ended")], parent="one")
         before = [await journal.read(name) for name in ("one", "two")]
@@ -186,18 +186,18 @@ def test_a_fork_keeps_whole_turns_and_leaves_the_original_alone(journal: Journal
         forked = {each.session: each.forked_from for each in await journal.sessions()}
         assert forked == {"s": None} | {f"f{number}": "s" for number in range(6)}
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("turn_number", [-1, 3])
 def test_there_is_no_fork_from_a_turn_that_is_not_there(journal: Journal, turn_number: int) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         await record_run(journal, "r", "s", [*turn("a"), *turn()])
         with pytest.raises(CannotFork, match="has 2 turns"):
             await journal.fork("s", turn_number, "t")
         assert await journal.runs("t") == []
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -206,38 +206,38 @@ def test_there_is_no_fork_from_a_turn_that_is_not_there(journal: Journal, turn_n
     ids=["planned", "approved", "started"],
 )
 def test_an_open_call_is_not_forked(journal: Journal, rest: list[Entry]) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         await record_run(journal, "r", "s", [*turn("a"), Entry("reply", calls=("b",)), *rest])
         with pytest.raises(CannotFork, match=r"turn 2 .* b has no result"):
             await journal.fork("s", 2, "t")
         assert (await journal.fork("s", 1, "t")).turns == 1
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_calls_that_were_answered_without_a_record_do_not_hinder_a_fork(journal: Journal) -> None:
     """An unknown tool or a duplicate is answered at once: that is known from the model having spoken again."""
 
-    async def scene() -> None:
+    async def scenario() -> None:
         unknown = [Entry("reply", calls=("x",)), Entry("delivered", calls=("x",))]
         await record_run(journal, "r", "s", [*unknown, *turn("a"), Entry("ended")])
         assert (await journal.fork("s", 1, "t")).turns == 1
         assert (await journal.fork("t", 1, "u")).turns == 1, "and again from the fork"
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_fork_needs_a_new_name(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         await record_run(journal, "r", "s", [])
         with pytest.raises(SessionExists):
             await journal.fork("s", None, "s")
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_a_forked_run_goes_on_by_itself(journal: Journal) -> None:
-    async def scene() -> None:
+def test_a_forked_run_is_independent_of_its_original(journal: Journal) -> None:
+    async def scenario() -> None:
         await record_run(journal, "r", "s", [*turn("a"), *turn("b"), Entry("ended")])
         fork = await journal.fork("s", 1, "t")
         token = await journal.claim(fork.run_id)
@@ -245,11 +245,11 @@ def test_a_forked_run_goes_on_by_itself(journal: Journal) -> None:
         assert order_faults(await journal.read(fork.run_id)) == []
         assert len(await journal.read("r")) == 12
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_session_is_deleted_with_everything(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         await record_run(journal, "one", "s", turn("a"))
         await record_run(journal, "two", "s", [Entry("ended")])
         await record_run(journal, "other", "t", turn("a"))
@@ -259,11 +259,11 @@ def test_a_session_is_deleted_with_everything(journal: Journal) -> None:
             await journal.read("one")
         assert len(await journal.read("other")) == 6
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_an_export_tells_everything(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         await record_run(
             journal, "r", "s", [Entry("reply", b'{"text":"\xc3\xa9"}', calls=("a",)), Entry("input", b"\xff")]
         )
@@ -282,11 +282,11 @@ def test_an_export_tells_everything(journal: Journal) -> None:
         }
         assert lines[4]["body_base64"] == "/w=="
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_closed_journal_says_so(journal: Journal) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         token = await journal.begin("r", None, b"{}")
         journal.close()
         journal.close()
@@ -300,4 +300,4 @@ def test_a_closed_journal_says_so(journal: Journal) -> None:
             with pytest.raises(JournalFailed, match="closed"):
                 await ask
 
-    asyncio.run(scene())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Fault 44, the store alone: a process that is killed while it appends loses nothing that it was promised."""
+"""Fault 44, the store alone: a process that is killed while it appends loses no confirmed record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for all runs: append and read are inverse, runs do not touch, forks are prefixes, both journals agree."""
+"""Invariants: append and read are inverse, runs are independent, forks are prefixes, implementations agree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TURNS = st.lists(st.integers(0, 2), min_size=1, max_size=4)
 
 
 def journals(folder: str) -> tuple[MemoryJournal, SqliteJournal]:
-    """One of each, with the same clock and the same names for forks."""
+    """Return one journal of each kind, with the same clock and the same ids."""
     ids = [itertools.count(), itertools.count()]
     makers = [lambda: f"fork-{next(ids[0])}", lambda: f"fork-{next(ids[1])}"]
     clock = Clock()
@@ -32,7 +32,7 @@ def journals(folder: str) -> tuple[MemoryJournal, SqliteJournal]:
 @settings(max_examples=60)
 @given(APPENDS)
 def test_any_interleaving_of_runs_reads_back_as_each_run_wrote_it(appends: list[tuple[str, list[Entry]]]) -> None:
-    async def scene(journal: Journal) -> None:
+    async def scenario(journal: Journal) -> None:
         tokens = {run: await journal.begin(run, "s", run.encode()) for run in "abc"}
         for run, entries in appends:
             await journal.append(run, entries, token=tokens[run])
@@ -44,14 +44,14 @@ def test_any_interleaving_of_runs_reads_back_as_each_run_wrote_it(appends: list[
 
     with tempfile.TemporaryDirectory() as folder:
         for journal in journals(folder):
-            asyncio.run(scene(journal))
+            asyncio.run(scenario(journal))
             journal.close()
 
 
 @settings(max_examples=40)
 @given(st.lists(TURNS, min_size=1, max_size=3), st.integers(0, 12), st.booleans())
 def test_a_fork_is_a_prefix_and_both_journals_agree(sessions: list[list[int]], at: int, ended: bool) -> None:
-    async def scene(journal: Journal) -> list[object]:
+    async def scenario(journal: Journal) -> list[object]:
         number = itertools.count()
         for place, counts in enumerate(sessions):
             entries = [entry for count in counts for entry in turn(*(f"c{next(number)}" for _ in range(count)))]
@@ -73,7 +73,7 @@ def test_a_fork_is_a_prefix_and_both_journals_agree(sessions: list[list[int]], a
 
     with tempfile.TemporaryDirectory() as folder:
         memory, sqlite = journals(folder)
-        assert asyncio.run(scene(memory)) == asyncio.run(scene(sqlite))
+        assert asyncio.run(scenario(memory)) == asyncio.run(scenario(sqlite))
         memory.close()
         sqlite.close()
 

@@ -1,4 +1,4 @@
-"""Where the journal lies, and how it gets there."""
+"""The path of the journal, and how its folder is created."""
 
 from __future__ import annotations
 

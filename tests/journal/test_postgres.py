@@ -1,4 +1,4 @@
-"""The journal in Postgres: what only a server and many machines can do to it."""
+"""The journal in Postgres: faults of a server, and several machines."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_change_whose_answer_was_lost_happens_once(url: str, monkeypatch: pyte
         assert not answers.next, "the answer was lost"
         return done
 
-    async def scene(journal: PostgresJournal) -> None:
+    async def scenario(journal: PostgresJournal) -> None:
         token = await lost(journal.begin("r", "s", b"{}"))
         await lost(journal.append("r", [Entry("reply", calls=("a", "b"))], token=token))
         answers.next = True
@@ -177,7 +177,7 @@ def test_a_change_whose_answer_was_lost_happens_once(url: str, monkeypatch: pyte
         assert len(await journal.read("r")) == 5
 
     with PostgresJournal(url) as journal:
-        asyncio.run(scene(journal))
+        asyncio.run(scenario(journal))
 
 
 def test_a_claim_that_was_rolled_back_is_not_taken_for_the_one_that_came_meanwhile(
@@ -195,20 +195,20 @@ def test_a_claim_that_was_rolled_back_is_not_taken_for_the_one_that_came_meanwhi
             )
         raise psycopg.errors.LockNotAvailable("canceling statement due to lock timeout")
 
-    async def scene() -> None:
+    async def scenario() -> None:
         with PostgresJournal(url) as journal:
             await record_run(journal, "r", "s", turn("a"))
             monkeypatch.setattr(PostgresWriter, "_commit", undo)
             with pytest.raises(RunBusy):
                 await journal.claim("r")
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_an_append_is_refused_after_somebody_else_has_claimed_the_run(url: str) -> None:
+def test_an_append_is_refused_after_another_process_has_claimed_the_run(url: str) -> None:
     """The journal appends without a look at the run, as long as nobody else has changed it."""
 
-    async def scene(first: PostgresJournal, second: PostgresJournal) -> None:
+    async def scenario(first: PostgresJournal, second: PostgresJournal) -> None:
         token = await first.begin("r", "s", b"{}")
         await first.append("r", [Entry("reply")], token=token)
         await first.release("r", token=token)
@@ -230,7 +230,7 @@ def test_an_append_is_refused_after_somebody_else_has_claimed_the_run(url: str) 
         assert len(await journal.read("t")) == 1
 
     with PostgresJournal(url) as first, PostgresJournal(url) as second:
-        asyncio.run(scene(first, second))
+        asyncio.run(scenario(first, second))
         asyncio.run(steal(first))
 
 
@@ -247,7 +247,7 @@ def test_a_server_that_crashes_loses_no_promise(postgres: PostgresServer, url: s
                 crash.set()
         return number
 
-    async def scene(journal: PostgresJournal) -> list[int]:
+    async def scenario(journal: PostgresJournal) -> list[int]:
         crash, back = asyncio.Event(), asyncio.Event()
         writers = [asyncio.create_task(write(journal, f"r{number}", crash, back)) for number in range(4)]
         await crash.wait()
@@ -257,7 +257,7 @@ def test_a_server_that_crashes_loses_no_promise(postgres: PostgresServer, url: s
         return await asyncio.gather(*writers)
 
     with PostgresJournal(url) as journal:
-        promised = asyncio.run(scene(journal))
+        promised = asyncio.run(scenario(journal))
         for run, count in enumerate(promised):
             bodies = [record.body for record in asyncio.run(journal.read(f"r{run}"))]
             assert bodies == [str(number).encode() for number in range(count + 1)]
@@ -374,11 +374,11 @@ def test_without_the_package_the_next_step_is_its_installation(monkeypatch: pyte
 def test_close_does_not_wait_for_an_absent_server(url: str) -> None:
     absent = url.replace("127.0.0.1:", "127.0.0.1:1")
 
-    async def scene(journal: PostgresJournal) -> None:
+    async def scenario(journal: PostgresJournal) -> None:
         begun = asyncio.create_task(journal.begin("r", None, b"{}"))
         await asyncio.sleep(0)
         await asyncio.to_thread(journal.close)
         with pytest.raises(JournalError, match=r"cannot be reached|closed"):
             await begun
 
-    asyncio.run(asyncio.wait_for(scene(PostgresJournal(absent, wait_seconds=600)), 30))
+    asyncio.run(asyncio.wait_for(scenario(PostgresJournal(absent, wait_seconds=600)), 30))

@@ -1,4 +1,4 @@
-"""What the records of a run say."""
+"""The history that is read from the records of a run."""
 
 from __future__ import annotations
 

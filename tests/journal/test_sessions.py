@@ -1,4 +1,4 @@
-"""Sessions as an agent uses them: they go on, they are forked, and one run is never resumed twice at a time."""
+"""Sessions of an agent: they continue, they are forked, and two processes never resume one run at the same time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dragoman.testing import ScriptedModel, call
 from dragoman.types import ToolResult
 
 
-class Desk:
-    """An agent with one tool that must not run twice, and a model that calls it and then says that it is done."""
+class SingleToolAgent:
+    """An agent with one tool that must not run twice, and a scripted model."""
 
     def __init__(self, journal: Any, *replies: Any) -> None:
         self.done: list[str] = []
@@ -33,21 +33,21 @@ class Desk:
         self.agent = Agent(self.model.endpoint(), [do], journal=journal, connection=Connection(transport=self.model))
 
     def texts(self) -> list[str]:
-        """What the user and the model had said when the model was last asked."""
+        """Return the texts of the user and the model in the last request."""
         messages = self.model.requests[-1].messages
         return [message.text for message in messages if message.role in ("user", "assistant") and message.text]
 
     def results(self) -> list[str]:
-        """The results in that request."""
+        """Return the results in the last request."""
         parts = [part for message in self.model.requests[-1].messages for part in message.parts]
         return [str(part.content) for part in parts if isinstance(part, ToolResult)]
 
 
-def test_a_session_goes_on_where_it_was(journal: Journal) -> None:
-    async def scene() -> None:
-        first = Desk(journal, call("do", what="one"), "Done.")
+def test_a_session_continues_its_conversation(journal: Journal) -> None:
+    async def scenario() -> None:
+        first = SingleToolAgent(journal, call("do", what="one"), "Done.")
         await first.agent.arun("Do one.", session="s")
-        later = Desk(journal, "It was one.")
+        later = SingleToolAgent(journal, "It was one.")
         result = await later.agent.arun("What was it?", session="s")
         assert result.text == "It was one."
         assert later.texts() == ["Do one.", "Done.", "What was it?"]
@@ -55,15 +55,15 @@ def test_a_session_goes_on_where_it_was(journal: Journal) -> None:
         runs = await journal.runs("s")
         assert [run.parent for run in runs] == [None, runs[0].run_id]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_a_fork_goes_on_from_its_turn_and_repeats_nothing(journal: Journal) -> None:
-    async def scene() -> None:
-        first = Desk(journal, call("do", what="one"), call("do", what="two"), "Both are done.")
+def test_a_fork_continues_from_its_turn_and_repeats_nothing(journal: Journal) -> None:
+    async def scenario() -> None:
+        first = SingleToolAgent(journal, call("do", what="one"), call("do", what="two"), "Both are done.")
         await first.agent.arun("Do both.", session="s")
         fork = await journal.fork("s", 1, "t")
-        other = Desk(journal, "One is enough.")
+        other = SingleToolAgent(journal, "One is enough.")
         result = await other.agent.aresume(fork.run_id)
         assert result.text == "One is enough."
         assert (other.done, other.results()) == ([], ["did one"])
@@ -72,24 +72,24 @@ def test_a_fork_goes_on_from_its_turn_and_repeats_nothing(journal: Journal) -> N
         assert records[-1].kind == "ended"
         assert [run.turns for run in await journal.runs("s")] == [3], "the original stays as it is"
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_fork_may_be_asked_something_else(journal: Journal) -> None:
-    async def scene() -> None:
-        first = Desk(journal, call("do", what="one"), call("do", what="two"), "Both are done.")
+    async def scenario() -> None:
+        first = SingleToolAgent(journal, call("do", what="one"), call("do", what="two"), "Both are done.")
         await first.agent.arun("Do both.", session="s")
         await journal.fork("s", 1, "t")
-        other = Desk(journal, "Only one.")
+        other = SingleToolAgent(journal, "Only one.")
         await other.agent.arun("What is done?", session="t")
         assert other.results() == ["did one"]
         assert other.texts()[-1] == "What is done?"
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-class Between:
-    """A journal that lets something happen just before it is claimed for the first time."""
+class InterposedJournal:
+    """A journal that calls a function directly before the first claim."""
 
     def __init__(self, journal: Journal, happens: Callable[[], Any]) -> None:
         self._journal = journal
@@ -105,24 +105,26 @@ class Between:
         return await self._journal.claim(run_id, owner)
 
 
-async def broken_off(journal: Journal) -> None:
-    """A run whose process went away when its call was planned and had not been started."""
-    stuck = asyncio.Event()
+async def interrupt_run(journal: Journal) -> None:
+    """Record a run whose process ended after a call was planned and before it started."""
+    is_blocked = asyncio.Event()
 
-    class Stuck:
+    class BlockingJournal:
         def __getattr__(self, name: str) -> Any:
             return getattr(journal, name)
 
         async def append(self, run_id: str, entries: list[Entry], *, token: int) -> None:
             before = list(takewhile(lambda entry: entry.kind != "started", entries))
-            if not stuck.is_set():
+            if not is_blocked.is_set():
                 await journal.append(run_id, before, token=token)
             if len(before) < len(entries):
-                stuck.set()
+                is_blocked.set()
                 await asyncio.Event().wait()
 
-    task = asyncio.ensure_future(Desk(Stuck(), call("do", what="one")).agent.arun("Do one.", run_id="r"))
-    await stuck.wait()
+    task = asyncio.ensure_future(
+        SingleToolAgent(BlockingJournal(), call("do", what="one")).agent.arun("Do one.", run_id="r")
+    )
+    await is_blocked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -132,25 +134,25 @@ async def broken_off(journal: Journal) -> None:
 def test_a_run_that_another_process_resumed_meanwhile_is_not_run_again(journal: Journal) -> None:
     """Fault 46: what is claimed has to be read after the claim, or its calls run twice."""
 
-    async def scene() -> None:
-        await broken_off(journal)
-        winner, late = Desk(journal, "Done."), Desk(None, "Done as well.")
-        late.agent._journal = late.agent._given_journal = Between(journal, lambda: winner.agent.aresume("r"))
+    async def scenario() -> None:
+        await interrupt_run(journal)
+        winner, late = SingleToolAgent(journal, "Done."), SingleToolAgent(None, "Done as well.")
+        late.agent._journal = late.agent._given_journal = InterposedJournal(journal, lambda: winner.agent.aresume("r"))
         result = await late.agent.aresume("r")
         assert (winner.done, late.done) == (["one"], [])
         assert result.text == "Done."
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_of_two_that_resume_a_run_at_once_one_is_refused(journal: Journal) -> None:
-    async def scene() -> None:
-        await broken_off(journal)
-        desks = [Desk(journal, "Done.") for _ in range(2)]
-        results = await asyncio.gather(*(desk.agent.aresume("r") for desk in desks), return_exceptions=True)
+    async def scenario() -> None:
+        await interrupt_run(journal)
+        agents = [SingleToolAgent(journal, "Done.") for _ in range(2)]
+        results = await asyncio.gather(*(each.agent.aresume("r") for each in agents), return_exceptions=True)
         assert sorted(type(result).__name__ for result in results) == ["RunBusy", "RunResult"]
-        assert desks[0].done + desks[1].done == ["one"]
+        assert agents[0].done + agents[1].done == ["one"]
         busy = next(result for result in results if isinstance(result, RunBusy))
         assert busy.next_step
 
-    asyncio.run(scene())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Many runs share a commit, no loop waits for the disk, and nothing is left behind."""
+"""The threads of the journal: runs share a commit, no event loop waits for the disk, and the threads end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.journal import Entry, JournalFailed, SqliteJournal
-from dragoman.journal.worker import Job, Writer
+from dragoman.journal.threads import Job, Writer
 
 
 def threads() -> list[threading.Thread]:
@@ -22,7 +22,7 @@ def threads() -> list[threading.Thread]:
 
 @contextmanager
 def stopped(journal: SqliteJournal) -> Iterator[None]:
-    """The writer's thread stands still inside, with its queue open. To be used in a running loop."""
+    """Block the thread of the writer, while its queue accepts jobs. Use it in a running loop."""
     reached, go = threading.Event(), threading.Event()
 
     def wait(_: object) -> None:
@@ -38,7 +38,7 @@ def stopped(journal: SqliteJournal) -> Iterator[None]:
 
 
 async def reached_the_queue() -> None:
-    """Let every task that is ready run up to the place where it waits."""
+    """Let every task that is ready run until it waits."""
     for _ in range(3):
         await asyncio.sleep(0)
 
@@ -51,7 +51,7 @@ def test_two_hundred_appends_at_once_share_a_commit(sqlite: SqliteJournal, monke
         sizes.append(len(jobs))
         serve(self, jobs)
 
-    async def scene() -> None:
+    async def scenario() -> None:
         tokens = [await sqlite.begin(f"r{number}", "s", b"{}") for number in range(200)]
         monkeypatch.setattr(Writer, "serve", counting)
         with stopped(sqlite):
@@ -68,16 +68,16 @@ def test_two_hundred_appends_at_once_share_a_commit(sqlite: SqliteJournal, monke
         for number in range(200):
             assert (await sqlite.read(f"r{number}"))[1].body == str(number).encode()
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
     # The blocking job may or may not share the first batch; the appends wait together.
     assert sum(sizes) == 201
     assert len(sizes) <= 3
 
 
 def test_a_cancelled_append_is_written_all_the_same(sqlite: SqliteJournal) -> None:
-    """Fault 43: whoever is cancelled during a write leaves a whole run behind."""
+    """Fault 43: a task that is cancelled during a write leaves a consistent run."""
 
-    async def scene() -> None:
+    async def scenario() -> None:
         token = await sqlite.begin("r", None, b"{}")
         with stopped(sqlite):
             await reached_the_queue()
@@ -89,7 +89,28 @@ def test_a_cancelled_append_is_written_all_the_same(sqlite: SqliteJournal) -> No
         await sqlite.append("r", [Entry("ended")], token=token)
         assert [record.kind for record in await sqlite.read("r")] == ["run", "finished", "ended"]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("method", ["begin", "claim"])
+def test_a_cancelled_claim_is_released(sqlite: SqliteJournal, method: str) -> None:
+    """The process held the run for as long as it lived: every later run of the session was refused."""
+
+    async def scenario() -> None:
+        if method == "claim":
+            await sqlite.release("r", token=await sqlite.begin("r", None, b"{}"))
+        with stopped(sqlite):
+            await reached_the_queue()
+            task = asyncio.ensure_future(sqlite.claim("r") if method == "claim" else sqlite.begin("r", None, b"{}"))
+            await reached_the_queue()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        token = await sqlite.claim("r")
+        await sqlite.append("r", [Entry("ended")], token=token)
+        assert [record.kind for record in await sqlite.read("r")] == ["run", "ended"]
+
+    asyncio.run(scenario())
 
 
 def test_a_loop_that_is_gone_does_not_stop_the_writer(sqlite: SqliteJournal) -> None:
@@ -114,12 +135,12 @@ def test_a_loop_that_is_gone_does_not_stop_the_writer(sqlite: SqliteJournal) -> 
 
 
 def test_loops_in_several_threads_share_a_journal(sqlite: SqliteJournal) -> None:
-    async def scene(name: str) -> None:
+    async def scenario(name: str) -> None:
         token = await sqlite.begin(name, "s", b"{}")
         for number in range(20):
             await sqlite.append(name, [Entry("input", str(number).encode())], token=token)
 
-    running = [threading.Thread(target=lambda name=name: asyncio.run(scene(name))) for name in "abc"]
+    running = [threading.Thread(target=lambda name=name: asyncio.run(scenario(name))) for name in "abc"]
     for thread in running:
         thread.start()
     for thread in running:
@@ -131,7 +152,7 @@ def test_loops_in_several_threads_share_a_journal(sqlite: SqliteJournal) -> None
 def test_closing_finishes_what_was_asked_for_and_leaves_no_thread(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
 
-    async def scene(journal: SqliteJournal) -> None:
+    async def scenario(journal: SqliteJournal) -> None:
         token = await journal.begin("r", None, b"{}")
         assert await journal.read("r")
         tasks = [
@@ -144,7 +165,7 @@ def test_closing_finishes_what_was_asked_for_and_leaves_no_thread(tmp_path: Path
         await asyncio.gather(*tasks)
 
     assert threads() == []
-    asyncio.run(scene(SqliteJournal(path)))
+    asyncio.run(scenario(SqliteJournal(path)))
     assert [each.name for each in tmp_path.iterdir()] == ["journal.db"], "the log is folded into the file"
     with SqliteJournal(path) as journal:
         assert len(asyncio.run(journal.read("r"))) == 51
@@ -172,7 +193,7 @@ def test_a_forgotten_journal_ends_its_threads(tmp_path: Path) -> None:
 def test_a_journal_is_not_carried_into_a_forked_process(sqlite: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(sqlite.begin("r", None, b"{}"))
     with monkeypatch.context() as patched:
-        patched.setattr("dragoman.journal.worker.os.getpid", lambda: -1)
+        patched.setattr("dragoman.journal.threads.os.getpid", lambda: -1)
         with pytest.raises(JournalFailed, match="forked") as caught:
             asyncio.run(sqlite.claim("r"))
     assert caught.value.next_step == "open it in the child"

@@ -1,4 +1,4 @@
-"""Schemas and values that are small enough to meet: few names, few numbers, few texts."""
+"""Small schemas and values with few names, numbers and texts, so that they often fit each other."""
 
 from __future__ import annotations
 

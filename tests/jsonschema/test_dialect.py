@@ -1,4 +1,4 @@
-"""Schemas as people write them: what they mean in the words of the standard."""
+"""Schemas in older or invalid spellings, and their translation to the standard."""
 
 from __future__ import annotations
 

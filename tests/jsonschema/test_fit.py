@@ -1,4 +1,4 @@
-"""Whether a value fits: the verdict is that of an independent validator, for every keyword that is looked at."""
+"""Whether a value fits a schema: the verdict of an independent validator, for every supported keyword."""
 
 from __future__ import annotations
 

@@ -110,12 +110,12 @@ def test_large_enums_are_joined_in_one_pass() -> None:
 # ---- both callers ----------------------------------------------------------------------------------------------------
 
 
-def offer(*parts: dict[str, Any]) -> Tool:
+def make_tool(*parts: dict[str, Any]) -> Tool:
     return Tool("x", parameters={"type": "object", "properties": {"p": {"allOf": list(parts)}}})
 
 
 def test_a_closed_part_closes_the_whole_on_the_wire_and_in_the_grammar() -> None:
-    tool = offer({"type": "object", **CLOSED}, {"type": "object", **OPEN})
+    tool = make_tool({"type": "object", **CLOSED}, {"type": "object", **OPEN})
     compiled = compile_schema(tool, "gemini_json")
     assert compiled.schema is not None
     assert compiled.schema["properties"]["p"]["properties"] == {"a": {"type": "string"}}
@@ -124,7 +124,7 @@ def test_a_closed_part_closes_the_whole_on_the_wire_and_in_the_grammar() -> None
 
 
 def test_constants_that_contradict_each_other_leave_nothing() -> None:
-    tool = offer({"const": "one"}, {"const": "other"})
+    tool = make_tool({"const": "one"}, {"const": "other"})
     compiled = compile_schema(tool, "gemini_json")
     assert compiled.schema is not None
     assert compiled.schema == {}  # No parameter is left, and this target then takes no schema at all.
@@ -135,8 +135,8 @@ def test_constants_that_contradict_each_other_leave_nothing() -> None:
 def test_exclusive_alternatives_are_held_on_both_sides() -> None:
     first = {"oneOf": [{"type": "string"}, {"type": "integer"}]}
     second = {"oneOf": [{"enum": ["a"]}, {"enum": [5]}]}
-    compiled = compile_schema(offer(first, second), "gemini_json")
+    compiled = compile_schema(make_tool(first, second), "gemini_json")
     assert compiled.schema is not None
     assert [accepts(compiled.schema, {"p": value}) for value in ("a", 5, "b", 6)] == [True, True, False, False]
-    report = formats.grammar_report([offer(first, second)])
+    report = formats.grammar_report([make_tool(first, second)])
     assert not [loss for loss in report.losses if loss.keyword == "oneOf"]

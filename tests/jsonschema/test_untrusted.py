@@ -1,4 +1,4 @@
-"""Schemas of strangers: accepted as a clean copy, or refused with the reason."""
+"""Untrusted schemas: accepted as a cleaned copy, or refused with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that fail in every way (fault 59): the model gets an error, the others go on, and nothing is left behind."""
+"""Servers that fail (fault 59): the model gets an error, the other servers work, and no process is left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.mcp.boxes import QUICK, call, faulty, find, is_alive, open_box, wait_until
+from tests.mcp.toolboxes import QUICK, call, faulty, find, is_alive, open_toolbox, wait_until
 
 from dragoman.mcp import HttpServer, StdioServer, aconnect
 from dragoman.tools import ToolContext, answer_async, bind
@@ -38,29 +38,29 @@ def said(log: Path, method: str) -> list[dict[str, object]]:
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_a_server_that_does_not_come_up_is_a_problem_and_takes_no_other_down(server: StdioServer, words: str) -> None:
-    with open_box(server, faulty("none")) as box:
-        assert any(words in problem for problem in box.problems), box.problems
-        assert [tool.name for tool in box.tools] == ["mcp__echo__echo", "mcp__echo__other"]
-        assert call(box, "echo", text="hello").content.split()[1] == "hello"
+    with open_toolbox(server, faulty("none")) as toolbox:
+        assert any(words in problem for problem in toolbox.problems), toolbox.problems
+        assert [tool.name for tool in toolbox.tools] == ["mcp__echo__echo", "mcp__echo__other"]
+        assert call(toolbox, "echo", text="hello").content.split()[1] == "hello"
 
 
 def test_what_a_server_wrote_before_it_ended_is_in_its_problems() -> None:
-    with open_box(StdioServer("bad", ["sh", "-c", "printf '\\033[31mout of memory\\n' >&2; exit 7"])) as box:
-        assert "bad wrote: out of memory" in box.problems
+    with open_toolbox(StdioServer("bad", ["sh", "-c", "printf '\\033[31mout of memory\\n' >&2; exit 7"])) as toolbox:
+        assert "bad wrote: out of memory" in toolbox.problems
 
 
 def test_a_server_that_hangs_in_its_greeting_is_given_up_after_its_time() -> None:
     limits = replace(QUICK, probe_seconds=0.01, start_seconds=0.2)
-    with open_box(faulty("hangs in initialize"), limits=limits) as box:
-        assert box.problems[0] == "echo: did not start within 0.2 seconds"
-        assert box.tools == []
+    with open_toolbox(faulty("hangs in initialize"), limits=limits) as toolbox:
+        assert toolbox.problems[0] == "echo: did not start within 0.2 seconds"
+        assert toolbox.tools == []
 
 
 def test_a_server_that_ends_when_it_is_asked_what_it_does_not_know_is_greeted_in_the_older_way() -> None:
-    with open_box(faulty("dies when asked")) as box:
-        # It dies at each of our first questions, and lives once it is only greeted.
-        assert box.versions == {"echo": "2025-06-18"}
-        assert call(box, "echo", text="hello").is_error is False
+    with open_toolbox(faulty("dies when asked")) as toolbox:
+        # It exits at each of the first requests. It stays alive if it receives only the handshake.
+        assert toolbox.versions == {"echo": "2025-06-18"}
+        assert call(toolbox, "echo", text="hello").is_error is False
 
 
 # ---- a server that fails later ---------------------------------------------------------------------------------------
@@ -78,51 +78,51 @@ LOST = [
 
 @pytest.mark.parametrize(("fault", "words"), LOST, ids=[fault for fault, _ in LOST])
 def test_a_server_that_breaks_is_started_again_by_the_next_call(fault: str, words: str) -> None:
-    with open_box(faulty(fault)) as box:
-        first = call(box, "echo", text="one").content
-        broken = call(box, "echo", text="die")
+    with open_toolbox(faulty(fault)) as toolbox:
+        first = call(toolbox, "echo", text="one").content
+        broken = call(toolbox, "echo", text="die")
         assert broken.is_error
         assert words in broken.content
         assert "It is not known whether the call was carried out." in broken.content
-        second = call(box, "echo", text="two").content
+        second = call(toolbox, "echo", text="two").content
         assert second.split()[1] == "two"
         assert first.split()[0] != second.split()[0]
         assert not is_alive(int(first.split()[0]))
 
 
 def test_a_server_that_keeps_breaking_is_not_started_for_ever() -> None:
-    with open_box(faulty("dies in the midst")) as box:
+    with open_toolbox(faulty("dies in the midst")) as toolbox:
         for _ in range(1 + len(QUICK.restart_delays)):
-            assert "exit status 3" in call(box, "echo", text="die").content
-        given_up = call(box, "echo", text="one").content
+            assert "exit status 3" in call(toolbox, "echo", text="die").content
+        given_up = call(toolbox, "echo", text="one").content
         assert given_up.endswith("the server failed 3 times, and is not restarted. Nothing was run.")
-        assert "echo wrote: Traceback: out of luck" in box.problems
+        assert "echo wrote: Traceback: out of luck" in toolbox.problems
 
 
 def test_a_server_that_recovers_has_all_its_restarts_again() -> None:
-    with open_box(faulty("dies in the midst"), limits=replace(QUICK, calls_to_recover=2)) as box:
+    with open_toolbox(faulty("dies in the midst"), limits=replace(QUICK, calls_to_recover=2)) as toolbox:
         for _ in range(5):
-            call(box, "echo", text="die")
-            assert [call(box, "echo", text="one").is_error for _ in range(2)] == [False, False]
+            call(toolbox, "echo", text="die")
+            assert [call(toolbox, "echo", text="one").is_error for _ in range(2)] == [False, False]
 
 
 def test_a_flood_on_standard_error_neither_blocks_the_server_nor_fills_the_memory() -> None:
-    with open_box(faulty("floods stderr")) as box:
-        assert call(box, "echo", text="hello").content.endswith(" hello")
-        assert box.problems == []
+    with open_toolbox(faulty("floods stderr")) as toolbox:
+        assert call(toolbox, "echo", text="hello").content.endswith(" hello")
+        assert toolbox.problems == []
 
 
 @pytest.mark.parametrize("fault", ["answers wrong ids", "answers twice", "greets"])
 def test_answers_that_nobody_waits_for_are_nobodys(fault: str) -> None:
-    with open_box(faulty(fault)) as box:
-        contents = [call(box, "echo", text=str(number)).content.split()[1] for number in range(3)]
+    with open_toolbox(faulty(fault)) as toolbox:
+        contents = [call(toolbox, "echo", text=str(number)).content.split()[1] for number in range(3)]
         assert contents == ["0", "1", "2"]
 
 
 def test_a_server_gets_no_model_no_person_and_no_files_from_us(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with open_box(faulty("asks back", log)) as box:
-        assert call(box, "echo", text="hello").is_error is False
+    with open_toolbox(faulty("asks back", log)) as toolbox:
+        assert call(toolbox, "echo", text="hello").is_error is False
     replies = {
         message["id"]: message for message in map(json.loads, log.read_text().splitlines()) if "method" not in message
     }
@@ -133,8 +133,8 @@ def test_a_server_gets_no_model_no_person_and_no_files_from_us(tmp_path: Path) -
 
 
 def test_the_words_of_a_refusal_are_shown_without_what_hides_in_them() -> None:
-    with open_box(faulty("refuses")) as box:
-        refused = call(box, "echo")
+    with open_toolbox(faulty("refuses")) as toolbox:
+        refused = call(toolbox, "echo")
         assert refused.is_error
         assert refused.content == "the MCP server 'echo' refused the call: no thanks (error -32602)"
 
@@ -142,10 +142,10 @@ def test_the_words_of_a_refusal_are_shown_without_what_hides_in_them() -> None:
 # ---- time and cancelling ---------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_takes_too_long_is_an_error_and_the_server_is_told(tmp_path: Path) -> None:
+def test_a_call_that_takes_too_long_is_an_error_and_is_cancelled_at_the_server(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with open_box(faulty("hangs", log), limits=replace(QUICK, call_seconds=0.05)) as box:
-        result = call(box, "echo", text="hello")
+    with open_toolbox(faulty("hangs", log), limits=replace(QUICK, call_seconds=0.05)) as toolbox:
+        result = call(toolbox, "echo", text="hello")
         assert "did not answer within 0.05 seconds" in result.content
         (sent,) = said(log, "tools/call")
         wait_until(lambda: bool(said(log, "notifications/cancelled")))
@@ -153,16 +153,16 @@ def test_a_call_that_takes_too_long_is_an_error_and_the_server_is_told(tmp_path:
 
 
 def test_the_deadline_of_the_run_counts() -> None:
-    with open_box(faulty("hangs")) as box:
-        assert "did not answer within 0 seconds" in call(box, "echo", ToolContext(deadline=0.0), text="x").content
+    with open_toolbox(faulty("hangs")) as toolbox:
+        assert "did not answer within 0 seconds" in call(toolbox, "echo", ToolContext(deadline=0.0), text="x").content
 
 
 def test_cancelling_a_call_reaches_the_server_and_leaves_the_others_alone(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     async def cancel_one() -> None:
-        async with await aconnect([faulty("hangs", log)], limits=QUICK) as box:
-            bound = bind(find(box, "echo"), {"text": "hello"})
+        async with await aconnect([faulty("hangs", log)], limits=QUICK) as toolbox:
+            bound = bind(find(toolbox, "echo"), {"text": "hello"})
             first = asyncio.ensure_future(answer_async(bound, ToolCall("1", "echo", {})))
             second = asyncio.ensure_future(answer_async(bound, ToolCall("2", "echo", {})))
             while len(said(log, "tools/call")) < 2:
@@ -185,8 +185,8 @@ def test_cancelling_a_call_reaches_the_server_and_leaves_the_others_alone(tmp_pa
 @pytest.mark.parametrize("fault", ["none", "hangs", "ignores SIGTERM", "leaves a child"])
 def test_nothing_is_left_of_a_server_once_it_is_closed(fault: str) -> None:
     limits = replace(QUICK, close_seconds=0.1) if fault == "ignores SIGTERM" else QUICK
-    with open_box(faulty(fault), limits=limits) as box:
-        (connection,) = box._connections
+    with open_toolbox(faulty(fault), limits=limits) as toolbox:
+        (connection,) = toolbox._connections
         channel = connection._session.channel
         pids = [channel._transport.get_pid()]
         if fault == "leaves a child":
@@ -197,20 +197,20 @@ def test_nothing_is_left_of_a_server_once_it_is_closed(fault: str) -> None:
 
 
 def test_a_closed_toolbox_answers_its_calls_with_an_error() -> None:
-    box = open_box(faulty("none"))
-    box.close()
-    box.close()
-    assert call(box, "echo").content == "the MCP server 'echo' is no longer connected"
+    toolbox = open_toolbox(faulty("none"))
+    toolbox.close()
+    toolbox.close()
+    assert call(toolbox, "echo").content == "the MCP server 'echo' is no longer connected"
 
 
-def test_a_program_that_forgets_to_close_leaves_no_server_behind(tmp_path: Path, root: Path) -> None:
+def test_a_program_that_does_not_close_leaves_no_server_running(tmp_path: Path, root: Path) -> None:
     import subprocess
     import sys
 
     program = (
-        "from tests.mcp.boxes import *\n"
-        "box = open_box(faulty('ignores SIGTERM'), limits=Limits(close_seconds=0.1))\n"
-        "print(call(box, 'echo').content)\n"
+        "from tests.mcp.toolboxes import *\n"
+        "toolbox = open_toolbox(faulty('ignores SIGTERM'), limits=Limits(close_seconds=0.1))\n"
+        "print(call(toolbox, 'echo').content)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
     assert done.stderr == ""

@@ -1,4 +1,4 @@
-"""Streamable HTTP with a server that answers from a script: sessions, streams, and answers that are wrong."""
+"""Streamable HTTP with a scripted server: sessions, streams, and wrong answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.mcp.boxes import QUICK, call, open_box, wait_until
+from tests.mcp.toolboxes import QUICK, call, open_toolbox, wait_until
 
 from dragoman.mcp import HttpServer, Toolbox
 
@@ -22,7 +22,7 @@ Respond = Callable[[str, dict[str, Any], dict[str, str]], Reply | None]
 
 
 class Script:
-    """What the server does: the usual, unless `respond` knows better. It remembers what it was asked."""
+    """A scripted server. It answers as usual unless `respond` returns an answer, and records the requests."""
 
     def __init__(self, respond: Respond | None = None) -> None:
         self.respond = respond
@@ -97,13 +97,13 @@ def serve(script: Script) -> Iterator[str]:
 @contextmanager
 def opened(respond: Respond | None = None, headers: dict[str, str] | None = None) -> Iterator[tuple[Toolbox, Script]]:
     script = Script(respond)
-    with serve(script) as url, open_box(HttpServer("web", url, headers or {})) as box:
-        yield box, script
+    with serve(script) as url, open_toolbox(HttpServer("web", url, headers or {})) as toolbox:
+        yield toolbox, script
 
 
 def test_a_session_carries_its_name_and_its_protocol_and_is_ended() -> None:
-    with opened(headers={"Authorization": "Bearer sk-secret"}) as (box, script):
-        assert call(box, "echo", text="hello").content == "hello"
+    with opened(headers={"Authorization": "Bearer sk-secret"}) as (toolbox, script):
+        assert call(toolbox, "echo", text="hello").content == "hello"
         wait_until(lambda: "GET" in script.methods())
     sent = {method: headers for method, (_, _, headers) in zip(script.methods(), script.seen, strict=True)}
     assert set(sent) == {
@@ -122,8 +122,8 @@ def test_a_session_that_the_server_forgot_is_opened_again_once() -> None:
         is_old = headers.get("mcp-session-id") == "session-1"
         return (404, {}, "") if message.get("method") == "tools/call" and is_old else None
 
-    with opened(forget) as (box, script):
-        assert call(box, "echo", text="hello").content == "hello"
+    with opened(forget) as (toolbox, script):
+        assert call(toolbox, "echo", text="hello").content == "hello"
         assert script.sessions == 2
         assert script.methods().count("POST tools/call") == 2
 
@@ -132,8 +132,8 @@ def test_a_server_that_forgets_every_session_is_not_asked_for_ever() -> None:
     def forget(verb: str, message: dict[str, Any], headers: dict[str, str]) -> Reply | None:
         return (404, {}, "") if message.get("method") == "tools/call" else None
 
-    with opened(forget) as (box, script):
-        assert "the server has dropped the session" in call(box, "echo").content
+    with opened(forget) as (toolbox, script):
+        assert "the server has dropped the session" in call(toolbox, "echo").content
         assert script.methods().count("POST tools/call") == 2
 
 
@@ -150,8 +150,8 @@ def test_an_answer_may_come_in_a_stream_among_other_messages() -> None:
         ]
         return 200, STREAM, "".join(events)
 
-    with opened(stream) as (box, script):
-        assert call(box, "echo").content == "yours"
+    with opened(stream) as (toolbox, script):
+        assert call(toolbox, "echo").content == "yours"
         wait_until(lambda: any(message.get("id") == "s1" for _, message, _ in script.seen))
         (reply,) = (message for _, message, _ in script.seen if message.get("id") == "s1")
         assert reply["error"]["code"] == -32601
@@ -168,8 +168,8 @@ def test_a_stream_that_breaks_off_is_taken_up_where_it_ended() -> None:
             return 200, STREAM, "data: " + answer(asked[0], text("late")) + "\n\n"
         return None
 
-    with opened(break_off) as (box, _):
-        assert call(box, "echo").content == "late"
+    with opened(break_off) as (toolbox, _):
+        assert call(toolbox, "echo").content == "late"
         assert len(asked) == 1
 
 
@@ -198,13 +198,13 @@ def test_an_answer_that_is_wrong_is_an_error_that_shows_no_secret(reply: Reply, 
     def respond(verb: str, message: dict[str, Any], headers: dict[str, str]) -> Reply | None:
         return reply if message.get("method") == "tools/call" else None
 
-    with opened(respond, {"Authorization": "Bearer sk-secret"}) as (box, script):
-        result = call(box, "echo", text="x")
+    with opened(respond, {"Authorization": "Bearer sk-secret"}) as (toolbox, script):
+        result = call(toolbox, "echo", text="x")
         assert result.is_error
         assert words in result.content
-        assert "sk-secret" not in f"{result} {box.problems}"
+        assert "sk-secret" not in f"{result} {toolbox.problems}"
         script.respond = None
-        assert call(box, "echo", text="again").content == "again"
+        assert call(toolbox, "echo", text="again").content == "again"
 
 
 def test_a_redirect_is_not_followed_with_our_headers() -> None:
@@ -214,9 +214,9 @@ def test_a_redirect_is_not_followed_with_our_headers() -> None:
         def respond(verb: str, message: dict[str, Any], headers: dict[str, str]) -> Reply | None:
             return 307, {"Location": elsewhere}, ""
 
-        with opened(respond, {"Authorization": "Bearer sk-secret"}) as (box, _):
-            assert box.tools == []
-            assert "redirects to" in box.problems[0]
+        with opened(respond, {"Authorization": "Bearer sk-secret"}) as (toolbox, _):
+            assert toolbox.tools == []
+            assert "redirects to" in toolbox.problems[0]
         assert trap.seen == []
 
 
@@ -238,8 +238,8 @@ def test_results_hold_what_can_be_shown_and_name_what_cannot() -> None:
         result = {"content": content, "structuredContent": {"n": 1}, "isError": True}
         return (200, JSON, answer(message["id"], result)) if message.get("method") == "tools/call" else None
 
-    with opened(respond) as (box, _):
-        result = call(box, "echo")
+    with opened(respond) as (toolbox, _):
+        result = call(toolbox, "echo")
     shown = [getattr(part, "text", None) or type(part).__name__ for part in result.content]
     assert shown == [
         "half \ufffd",
@@ -261,5 +261,8 @@ def test_more_parts_than_anybody_reads_are_counted() -> None:
         result = {"content": [{"type": "text", "text": "x"}] * 5}
         return (200, JSON, answer(message["id"], result)) if message.get("method") == "tools/call" else None
 
-    with serve(Script(respond)) as url, open_box(HttpServer("web", url), limits=replace(QUICK, result_parts=3)) as box:
-        assert call(box, "echo").content == "x\nx\nx\n[2 more parts left out]"
+    with (
+        serve(Script(respond)) as url,
+        open_toolbox(HttpServer("web", url), limits=replace(QUICK, result_parts=3)) as toolbox,
+    ):
+        assert call(toolbox, "echo").content == "x\nx\nx\n[2 more parts left out]"

@@ -1,4 +1,4 @@
-"""OAuth: a login needs consent, tokens are refreshed and stay where they belong, and every lie of a server ends it."""
+"""OAuth: a login needs consent, tokens are refreshed and go only to their server, and a false answer ends the login."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.mcp.boxes import QUICK, call, open_box, wait_until
-from tests.mcp.oauth_world import World, browse, serving
+from tests.mcp.oauth_servers import OAuthServers, browse, serving
+from tests.mcp.toolboxes import QUICK, call, open_toolbox, wait_until
 from tests.tables import each_row
 
 from dragoman.errors import ConfigError
@@ -30,8 +30,8 @@ from dragoman.mcp.oauth import (
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    with serving(World()) as found:
+def oauth() -> Iterator[OAuthServers]:
+    with serving(OAuthServers()) as found:
         yield found
 
 
@@ -55,121 +55,127 @@ class User(BrowserLogin):
         threading.Thread(target=follow).start()
 
 
-def enter(world: World, tmp_path: Path, user: BrowserLogin | None = None, **more: Any) -> Toolbox:
-    server = HttpServer("web", world.url, **more)
-    return open_box(server, tokens=tmp_path / "deep" / "tokens.json", login=user)
+def connect_to(servers: OAuthServers, tmp_path: Path, user: BrowserLogin | None = None, **more: Any) -> Toolbox:
+    server = HttpServer("web", servers.url, **more)
+    return open_toolbox(server, tokens=tmp_path / "deep" / "tokens.json", login=user)
 
 
-def test_a_login_with_consent_gives_a_token_that_only_its_owner_can_read(world: World, tmp_path: Path, caplog) -> None:
+def test_a_login_with_consent_gives_a_token_that_only_its_owner_can_read(
+    oauth: OAuthServers, tmp_path: Path, caplog
+) -> None:
     caplog.set_level(logging.DEBUG)
     user = User()
-    with enter(world, tmp_path, user) as box:
-        assert (box.problems, call(box, "echo", text="hello").content) == ([], "hello")
+    with connect_to(oauth, tmp_path, user) as toolbox:
+        assert (toolbox.problems, call(toolbox, "echo", text="hello").content) == ([], "hello")
         path = tmp_path / "deep" / "tokens.json"
         assert path.stat().st_mode & 0o777 == 0o600
         (request,) = user.asked
         assert (request.server, request.address, request.issuer, request.scopes) == (
-            *("web", world.url, f"{world.issuer}"),
+            *("web", oauth.url, f"{oauth.issuer}"),
             ("read",),
         )
-        assert world.asked["scope"] == "read" and world.asked["resource"] == world.url
-        assert world.registered["redirect_uris"][0].startswith("http://127.0.0.1:")
-        (token,) = world.valid
-        assert set(box.secrets()) == {token, world.refresh}
-        assert "[redacted]" in call(box, "echo", text="your headers").content, "a server may not hand the token on"
-    with enter(world, tmp_path) as box:
-        assert call(box, "echo", text="again").content == "again"
+        assert oauth.asked["scope"] == "read" and oauth.asked["resource"] == oauth.url
+        assert oauth.registered["redirect_uris"][0].startswith("http://127.0.0.1:")
+        (token,) = oauth.valid
+        assert set(toolbox.secrets()) == {token, oauth.refresh}
+        assert "[redacted]" in call(toolbox, "echo", text="your headers").content, "a server may not hand the token on"
+    with connect_to(oauth, tmp_path) as toolbox:
+        assert call(toolbox, "echo", text="again").content == "again"
     assert len(user.asked) == 1, "the token is kept"
-    assert token not in caplog.text and world.refresh not in caplog.text
+    assert token not in caplog.text and oauth.refresh not in caplog.text
 
 
-def test_a_token_is_refreshed_before_it_ends_and_after_the_server_rejects_it(world: World, tmp_path: Path) -> None:
-    world.seconds = 30
-    with enter(world, tmp_path, User()) as box:
-        first = world.refresh
-        assert call(box, "echo", text="soon over").content == "soon over"
-        assert world.log[-1] == "POST /token refresh_token" and world.refresh != first
-    world.seconds = 3600
-    with enter(world, tmp_path) as box:
-        before = len(world.log)
-        assert call(box, "echo", text="x").content == "x"
-        world.valid = {"none"}
-        assert call(box, "echo", text="revoked").content == "revoked"
-        assert call(box, "echo", text="and again").content == "and again"
-        assert world.log[before:].count("POST /token refresh_token") <= 2
-        world.valid, world.refresh = {"none"}, "another"
-        told = call(box, "echo", text="x").content
+def test_a_token_is_refreshed_before_it_ends_and_after_the_server_rejects_it(
+    oauth: OAuthServers, tmp_path: Path
+) -> None:
+    oauth.seconds = 30
+    with connect_to(oauth, tmp_path, User()) as toolbox:
+        first = oauth.refresh
+        assert call(toolbox, "echo", text="soon over").content == "soon over"
+        assert oauth.log[-1] == "POST /token refresh_token" and oauth.refresh != first
+    oauth.seconds = 3600
+    with connect_to(oauth, tmp_path) as toolbox:
+        before = len(oauth.log)
+        assert call(toolbox, "echo", text="x").content == "x"
+        oauth.valid = {"none"}
+        assert call(toolbox, "echo", text="revoked").content == "revoked"
+        assert call(toolbox, "echo", text="and again").content == "and again"
+        assert oauth.log[before:].count("POST /token refresh_token") <= 2
+        own, oauth.valid, oauth.refresh = oauth.refresh, {"none"}, "another"
+        told = call(toolbox, "echo", text="x").content
         assert "its login is no longer valid" in told and "`dragoman mcp login web`" in told
-        assert "Nothing was run" not in told or "refresh-token" not in told
+        assert own not in told
 
 
-def test_two_toolboxes_use_a_refresh_token_once(world: World, tmp_path: Path) -> None:
-    with enter(world, tmp_path, User()) as one, enter(world, tmp_path) as two:
-        world.valid = {"none"}
+def test_two_toolboxes_use_a_refresh_token_once(oauth: OAuthServers, tmp_path: Path) -> None:
+    with connect_to(oauth, tmp_path, User()) as one, connect_to(oauth, tmp_path) as two:
+        oauth.valid = {"none"}
         assert call(one, "echo", text="1").content == "1"
         assert call(two, "echo", text="2").content == "2", "it takes the token that the other one got"
-        assert world.log.count("POST /token refresh_token") == 1
+        assert oauth.log.count("POST /token refresh_token") == 1
 
 
-def test_a_refresh_goes_on_if_the_call_that_needed_it_gives_up(world: World, tmp_path: Path) -> None:
+def test_a_refresh_continues_if_the_call_that_needed_it_is_cancelled(oauth: OAuthServers, tmp_path: Path) -> None:
     limits = replace(QUICK, call_seconds=0.3)
-    server = HttpServer("web", world.url)
-    with open_box(server, tokens=tmp_path / "tokens.json", login=User(), limits=limits) as box:
-        world.valid = {"none"}
-        world.may_refresh.clear()
-        assert "did not answer within" in call(box, "echo", text="x").content
-        before = world.refresh
-        world.may_refresh.set()
-        wait_until(lambda: world.refresh != before and world.refresh in (tmp_path / "tokens.json").read_text())
-    with open_box(server, tokens=tmp_path / "tokens.json") as box:
-        assert call(box, "echo", text="x").content == "x"
-    assert world.log.count("POST /token refresh_token") == 1
+    server = HttpServer("web", oauth.url)
+    with open_toolbox(server, tokens=tmp_path / "tokens.json", login=User(), limits=limits) as toolbox:
+        oauth.valid = {"none"}
+        oauth.may_refresh.clear()
+        assert "did not answer within" in call(toolbox, "echo", text="x").content
+        before = oauth.refresh
+        oauth.may_refresh.set()
+        wait_until(lambda: oauth.refresh != before and oauth.refresh in (tmp_path / "tokens.json").read_text())
+    with open_toolbox(server, tokens=tmp_path / "tokens.json") as toolbox:
+        assert call(toolbox, "echo", text="x").content == "x"
+    assert oauth.log.count("POST /token refresh_token") == 1
 
 
-def test_more_rights_need_another_login_that_keeps_the_old_ones(world: World, tmp_path: Path) -> None:
-    with enter(world, tmp_path, User()) as box:
-        world.needed = "write"
-        told = call(box, "echo", text="x").content
+def test_more_rights_need_another_login_that_keeps_the_old_ones(oauth: OAuthServers, tmp_path: Path) -> None:
+    with connect_to(oauth, tmp_path, User()) as toolbox:
+        oauth.needed = "write"
+        told = call(toolbox, "echo", text="x").content
         assert (
             "it needs a login with more scopes; log in with `dragoman mcp login web --scope read --scope write`" in told
         )
 
 
-def test_a_header_of_the_row_is_used_instead_of_a_login(world: World, tmp_path: Path) -> None:
-    world.valid = {"mine-0001"}
+def test_a_header_of_the_row_is_used_instead_of_a_login(oauth: OAuthServers, tmp_path: Path) -> None:
+    oauth.valid = {"mine-0001"}
     user = User()
-    with enter(world, tmp_path, user, headers={"authorization": "Bearer mine-0001"}) as box:
-        assert call(box, "echo", text="x").content == "x"
-        world.valid = set()
-        assert "denies access (status 401)" in call(box, "echo", text="x").content
+    with connect_to(oauth, tmp_path, user, headers={"authorization": "Bearer mine-0001"}) as toolbox:
+        assert call(toolbox, "echo", text="x").content == "x"
+        oauth.valid = set()
+        assert "denies access (status 401)" in call(toolbox, "echo", text="x").content
     assert user.asked == []
 
 
-def test_a_client_that_is_registered_already_does_not_register_itself(world: World, tmp_path: Path) -> None:
+def test_a_client_that_is_registered_already_does_not_register_itself(oauth: OAuthServers, tmp_path: Path) -> None:
     row = OAuth("my-client", scopes=("a", "b"))
-    with enter(world, tmp_path, User(), oauth=row) as box:
-        assert box.problems == []
-    assert (world.asked["client_id"], world.asked["scope"]) == ("my-client", "a b")
-    assert "POST /register" not in world.log
+    with connect_to(oauth, tmp_path, User(), oauth=row) as toolbox:
+        assert toolbox.problems == []
+    assert (oauth.asked["client_id"], oauth.asked["scope"]) == ("my-client", "a b")
+    assert "POST /register" not in oauth.log
 
 
-def test_a_later_login_uses_the_registration_of_the_first_one(world: World, tmp_path: Path) -> None:
-    enter(world, tmp_path, User()).close()
-    first = world.asked["client_id"], world.asked["redirect_uri"]
-    world.valid, world.refresh = set(), "another"
-    enter(world, tmp_path).close()
-    with enter(world, tmp_path, User()) as box:
-        assert box.problems == []
-    assert world.log.count("POST /register") == 1
-    assert (world.asked["client_id"], world.asked["redirect_uri"]) == first
+def test_a_later_login_uses_the_registration_of_the_first_one(oauth: OAuthServers, tmp_path: Path) -> None:
+    connect_to(oauth, tmp_path, User()).close()
+    first = oauth.asked["client_id"], oauth.asked["redirect_uri"]
+    oauth.valid, oauth.refresh = set(), "another"
+    connect_to(oauth, tmp_path).close()
+    with connect_to(oauth, tmp_path, User()) as toolbox:
+        assert toolbox.problems == []
+    assert oauth.log.count("POST /register") == 1
+    assert (oauth.asked["client_id"], oauth.asked["redirect_uri"]) == first
 
 
-def test_a_server_without_metadata_of_its_own_is_its_own_authorization_server(world: World, tmp_path: Path) -> None:
-    world.challenge, world.resource, world.issuer = "-", None, world.url.removesuffix("/mcp")
-    with enter(world, tmp_path, User()) as box:
-        assert box.problems == []
-        assert call(box, "echo", text="x").content == "x"
-    assert "scope" not in world.asked
+def test_a_server_without_metadata_of_its_own_is_its_own_authorization_server(
+    oauth: OAuthServers, tmp_path: Path
+) -> None:
+    oauth.challenge, oauth.resource, oauth.issuer = "-", None, oauth.url.removesuffix("/mcp")
+    with connect_to(oauth, tmp_path, User()) as toolbox:
+        assert toolbox.problems == []
+        assert call(toolbox, "echo", text="x").content == "x"
+    assert "scope" not in oauth.asked
 
 
 # ---- lies ------------------------------------------------------------------------------------------------------------
@@ -198,24 +204,26 @@ LIES: list[tuple[str, str, Any, str]] = [
 
 
 @each_row(("name", "part", "value", "words"), LIES)
-def test_a_lie_ends_the_login_and_no_token_is_kept(
+def test_a_false_answer_ends_the_login_and_no_token_is_stored(
     name: str, part: str, value: Any, words: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("lie")
-    with serving(World()) as world:
+    with serving(OAuthServers()) as oauth:
         if isinstance(value, dict):
             value = {
-                key: each.replace("{url}", world.url) if isinstance(each, str) else each for key, each in value.items()
+                key: each.replace("{url}", oauth.url) if isinstance(each, str) else each for key, each in value.items()
             }
-        setattr(world, part, value)
-        with enter(world, folder, User()) as box:
-            (problem,) = box.problems
+        setattr(oauth, part, value)
+        with connect_to(oauth, folder, User()) as toolbox:
+            (problem,) = toolbox.problems
         assert words in problem, problem
-        assert world.tokens_seen == [] and "\x1b" not in problem
+        assert oauth.tokens_seen == [] and "\x1b" not in problem
         assert TokenStore(folder / "deep" / "tokens.json").read() == {}
 
 
-def test_an_answer_with_another_state_is_ignored_and_the_right_one_still_counts(world: World, tmp_path: Path) -> None:
+def test_an_answer_with_another_state_is_ignored_and_the_right_one_still_counts(
+    oauth: OAuthServers, tmp_path: Path
+) -> None:
     class Attacked(User):
         async def visit(self, url: str) -> None:
             def attack() -> None:
@@ -228,33 +236,33 @@ def test_an_answer_with_another_state_is_ignored_and_the_right_one_still_counts(
             threading.Thread(target=attack).start()
 
     user = Attacked()
-    with enter(world, tmp_path, user) as box:
-        assert box.problems == []
+    with connect_to(oauth, tmp_path, user) as toolbox:
+        assert toolbox.problems == []
     assert ["does not belong" in page for page in user.pages] == [True, True, False, False]
     assert "You are logged in" in user.pages[-1]
 
 
-def test_a_redirect_is_followed_neither_with_a_token_nor_in_a_login(world: World, tmp_path: Path) -> None:
-    trap = World()
+def test_a_redirect_is_followed_neither_with_a_token_nor_in_a_login(oauth: OAuthServers, tmp_path: Path) -> None:
+    trap = OAuthServers()
     with serving(trap):
-        enter(world, tmp_path, User()).close()
-        seen = len(world.tokens_seen)
-        world.mcp.respond = lambda verb, message, headers: (307, {"Location": trap.url}, "")
-        with enter(world, tmp_path) as box:
-            assert "redirects to" in box.problems[0]
-        assert trap.mcp.seen == [] and trap.log == [] and len(world.tokens_seen) == seen
+        connect_to(oauth, tmp_path, User()).close()
+        seen = len(oauth.tokens_seen)
+        oauth.mcp.respond = lambda verb, message, headers: (307, {"Location": trap.url}, "")
+        with connect_to(oauth, tmp_path) as toolbox:
+            assert "redirects to" in toolbox.problems[0]
+        assert trap.mcp.seen == [] and trap.log == [] and len(oauth.tokens_seen) == seen
         moved = HttpServer("web", trap.url)
-        with open_box(moved, tokens=tmp_path / "deep" / "tokens.json") as box:
-            assert "needs a login" in box.problems[0]
+        with open_toolbox(moved, tokens=tmp_path / "deep" / "tokens.json") as toolbox:
+            assert "needs a login" in toolbox.problems[0]
         assert trap.tokens_seen == [], "a token belongs to one address"
 
 
-def test_a_file_that_others_can_read_or_that_is_damaged_is_not_used(world: World, tmp_path: Path) -> None:
-    enter(world, tmp_path, User()).close()
+def test_a_file_that_others_can_read_or_that_is_damaged_is_not_used(oauth: OAuthServers, tmp_path: Path) -> None:
+    connect_to(oauth, tmp_path, User()).close()
     path = tmp_path / "deep" / "tokens.json"
     path.chmod(0o644)
-    with enter(world, tmp_path) as box:
-        assert "other users can read the tokens" in box.problems[0] and "chmod 600" in box.problems[0]
+    with connect_to(oauth, tmp_path) as toolbox:
+        assert "other users can read the tokens" in toolbox.problems[0] and "chmod 600" in toolbox.problems[0]
     path.chmod(0o600)
     path.write_text("{", encoding="utf-8")
     with pytest.raises(ConfigError, match="cannot read the tokens") as caught:
@@ -262,12 +270,12 @@ def test_a_file_that_others_can_read_or_that_is_damaged_is_not_used(world: World
     assert "log in again" in caught.value.next_step
 
 
-def test_grants_do_not_show_their_tokens(world: World, tmp_path: Path) -> None:
-    enter(world, tmp_path, User()).close()
+def test_grants_do_not_show_their_tokens(oauth: OAuthServers, tmp_path: Path) -> None:
+    connect_to(oauth, tmp_path, User()).close()
     store = TokenStore(tmp_path / "deep" / "tokens.json")
     (grant,) = store.read().values()
     assert grant.access not in repr(grant) and grant.refresh not in f"{grant}"
-    assert store.remove(world.url) and not store.remove(world.url)
+    assert store.remove(oauth.url) and not store.remove(oauth.url)
     assert json.loads(store.path.read_text())["grants"] == {}  # type: ignore[union-attr]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.mcp.boxes import QUICK, call, faulty, find, open_box
+from tests.mcp.toolboxes import QUICK, call, faulty, find, open_toolbox
 
 from dragoman.agent import Agent, Connection
 from dragoman.errors import ConfigError
@@ -21,17 +21,17 @@ from dragoman.types import ToolResult
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Iterator[Toolbox]:
+def toolbox(tmp_path: Path) -> Iterator[Toolbox]:
     path = tmp_path / "pins.json"
-    open_box(faulty("none"), pins=path).close()
+    open_toolbox(faulty("none"), pins=path).close()
     approve_pin(path, "echo/echo")
-    with open_box(faulty("none"), pins=path) as found:
+    with open_toolbox(faulty("none"), pins=path) as found:
         yield found
 
 
-def agent(box: Toolbox, *texts: str) -> Agent:
+def agent(toolbox: Toolbox, *texts: str) -> Agent:
     model = ScriptedModel([*(calls("mcp__echo__echo", text=each) for each in texts), "done"])
-    return Agent(model.endpoint(), box.tools, connection=Connection(transport=model), allow=["mcp:echo/*"])
+    return Agent(model.endpoint(), toolbox.tools, connection=Connection(transport=model), allow=["mcp:echo/*"])
 
 
 def results(agent_run: Any) -> list[str]:
@@ -39,22 +39,22 @@ def results(agent_run: Any) -> list[str]:
     return [str(part.content).split()[-1] for part in parts if isinstance(part, ToolResult)]
 
 
-def test_a_call_of_the_model_arrives_and_its_result_comes_back(box: Toolbox) -> None:
-    run = agent(box, "one", "two").run("say it")
+def test_a_call_of_the_model_arrives_and_its_result_comes_back(toolbox: Toolbox) -> None:
+    run = agent(toolbox, "one", "two").run("say it")
     assert run.text == "done"
     assert results(run) == ["one", "two"]
 
 
-def test_two_agents_share_a_toolbox_in_one_loop_and_in_two_threads(box: Toolbox) -> None:
+def test_two_agents_share_a_toolbox_in_one_loop_and_in_two_threads(toolbox: Toolbox) -> None:
     async def together() -> list[list[str]]:
-        runs = await asyncio.gather(*(agent(box, name, name + "!").arun("go") for name in ("ann", "bob")))
+        runs = await asyncio.gather(*(agent(toolbox, name, name + "!").arun("go") for name in ("ann", "bob")))
         return [results(run) for run in runs]
 
     assert asyncio.run(together()) == [["ann", "ann!"], ["bob", "bob!"]]
     found: dict[str, list[str]] = {}
 
     def work(name: str) -> None:
-        found[name] = results(agent(box, name).run("go"))
+        found[name] = results(agent(toolbox, name).run("go"))
 
     threads = [threading.Thread(target=work, args=(name,)) for name in ("carl", "dora")]
     for thread in threads:
@@ -68,41 +68,41 @@ def test_a_toolbox_is_opened_in_one_loop_and_used_in_another() -> None:
     async def open_it() -> Toolbox:
         return await aconnect([faulty("none")], limits=QUICK)
 
-    with asyncio.run(open_it()) as box:
-        assert call(box, "echo", text="hello").content.endswith(" hello")
+    with asyncio.run(open_it()) as toolbox:
+        assert call(toolbox, "echo", text="hello").content.endswith(" hello")
 
 
-def test_a_changed_tool_is_an_error_that_the_model_is_told() -> None:
-    with open_box(faulty("pulls the rug")) as box:
-        run = agent(box, "a", "b").run("go")
+def test_the_model_receives_an_error_for_a_changed_tool() -> None:
+    with open_toolbox(faulty("pulls the rug")) as toolbox:
+        run = agent(toolbox, "a", "b").run("go")
         told = [part for message in run.messages for part in message.parts if isinstance(part, ToolResult)]
         assert [part.is_error for part in told] == [False, True]
         assert "its definition has changed" in str(told[1].content)
 
 
 def test_two_servers_cannot_take_each_others_names() -> None:
-    with open_box(faulty("none", name="one"), faulty("none", name="two")) as box:
-        assert sorted(tool.name for tool in box.tools) == [
+    with open_toolbox(faulty("none", name="one"), faulty("none", name="two")) as toolbox:
+        assert sorted(tool.name for tool in toolbox.tools) == [
             *("mcp__one__echo", "mcp__one__other", "mcp__two__echo", "mcp__two__other"),
         ]
     with pytest.raises(ConfigError, match="two MCP servers are named"):
-        open_box(faulty("none", name="one"), StdioServer("ONE", ["x"]))
+        open_toolbox(faulty("none", name="one"), StdioServer("ONE", ["x"]))
 
 
-def test_words_and_secrets_are_told_to_whoever_guards_them() -> None:
+def test_untrusted_texts_and_secrets_are_registered_with_their_guards() -> None:
     server = faulty("none")
-    with open_box(StdioServer("echo", server.command, {"TOKEN": "sk-secret"})) as box:
-        assert "Say it again." in box.untrusted_texts()
-        assert box.secrets() == ["sk-secret"]
+    with open_toolbox(StdioServer("echo", server.command, {"TOKEN": "sk-secret"})) as toolbox:
+        assert "Say it again." in toolbox.untrusted_texts()
+        assert toolbox.secrets() == ["sk-secret"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="without fork there is no child to try")
 def test_a_child_of_a_fork_cannot_harm_the_servers_of_its_parent() -> None:
-    with open_box(faulty("none")) as box:
+    with open_toolbox(faulty("none")) as toolbox:
         pid = os.fork()
         if pid == 0:
-            box.close()
-            os._exit(0 if "no longer connected" in str(call(box, "echo").content) else 1)
+            toolbox.close()
+            os._exit(0 if "no longer connected" in str(call(toolbox, "echo").content) else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        assert find(box, "echo") is not None
-        assert call(box, "echo", text="alive").content.endswith(" alive")
+        assert find(toolbox, "echo") is not None
+        assert call(toolbox, "echo", text="alive").content.endswith(" alive")

@@ -1,4 +1,4 @@
-"""Pins: a definition that changes is off until a person approves it (threat 18)."""
+"""Pins: a tool whose definition changes is disabled until a person approves it (threat 18)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.mcp.boxes import call, faulty, find, open_box
+from tests.mcp.toolboxes import call, faulty, find, open_toolbox
 
 from dragoman.errors import ConfigError
 from dragoman.mcp import Limits, Pins, StdioServer, approve_pin, list_pins
@@ -90,7 +90,7 @@ def test_a_damaged_file_is_an_error_and_not_a_new_beginning(tmp_path: Path, cont
     path = tmp_path / "mcp-pins.json"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"cannot read the pins of MCP tools in") as caught:
-        open_box(faulty("none"), pins=path)
+        open_toolbox(faulty("none"), pins=path)
     assert "every tool counts as new" in caught.value.next_step
     assert path.read_text(encoding="utf-8") == content
 
@@ -100,55 +100,55 @@ def test_a_damaged_file_is_an_error_and_not_a_new_beginning(tmp_path: Path, cont
 
 def test_threat_18_a_server_that_pulls_the_rug_during_a_run(tmp_path: Path) -> None:
     path = tmp_path / "mcp-pins.json"
-    with open_box(faulty("pulls the rug"), pins=path) as box:
-        before = find(box, "echo")
-        assert not call(box, "echo", text="one").is_error
-        refused = call(box, "echo", text="two")
+    with open_toolbox(faulty("pulls the rug"), pins=path) as toolbox:
+        before = find(toolbox, "echo")
+        assert not call(toolbox, "echo", text="one").is_error
+        refused = call(toolbox, "echo", text="two")
         assert refused.is_error
         assert "its definition has changed" in refused.content
         assert "approve it with `dragoman approvals mcp approve echo/echo`" in refused.content
         assert refused.content.endswith("Nothing was run.")
-        assert find(box, "echo") == before
-        assert not call(box, "other").is_error
+        assert find(toolbox, "echo") == before
+        assert not call(toolbox, "other").is_error
     assert {pin.key: pin.state for pin in list_pins(path)} == {"echo/echo": "changed", "echo/other": "new"}
 
 
 def test_threat_18_a_server_that_changed_between_two_runs(tmp_path: Path) -> None:
     path = tmp_path / "mcp-pins.json"
-    with open_box(faulty("pulls the rug"), pins=path) as box:
-        call(box, "echo", text="one")
-        call(box, "echo", text="two")
-    # The program is the same, and says the first definition again when it is started anew; so another is written down.
+    with open_toolbox(faulty("pulls the rug"), pins=path) as toolbox:
+        call(toolbox, "echo", text="one")
+        call(toolbox, "echo", text="two")
+    # The restarted program returns its first definition again, so the test stores another one.
     (pin, _) = list_pins(path)
     assert pin.pending is not None
     approve_pin(path, "echo/echo", digest=pin.pending.digest)
-    with open_box(faulty("pulls the rug"), pins=path) as box:
-        tool = find(box, "echo")
+    with open_toolbox(faulty("pulls the rug"), pins=path) as toolbox:
+        tool = find(toolbox, "echo")
         assert tool.metadata["pin"] == "changed"
         assert tool.description == "This tool is off, because its definition has changed and nobody has approved that."
         assert tool.parameters == {"type": "object"}
-        assert "its definition has changed" in call(box, "echo").content
-        assert any("the tool 'echo' is disabled" in problem for problem in box.problems)
+        assert "its definition has changed" in call(toolbox, "echo").content
+        assert any("the tool 'echo' is disabled" in problem for problem in toolbox.problems)
         approve_pin(path, "echo/echo")
-    with open_box(faulty("pulls the rug"), pins=path) as box:
-        assert not call(box, "echo").is_error
+    with open_toolbox(faulty("pulls the rug"), pins=path) as toolbox:
+        assert not call(toolbox, "echo").is_error
 
 
 def test_a_hint_that_a_tool_only_reads_counts_once_it_was_approved(tmp_path: Path) -> None:
     path = tmp_path / "mcp-pins.json"
-    with open_box(faulty("none"), pins=path) as box:
-        tool = find(box, "echo")
+    with open_toolbox(faulty("none"), pins=path) as toolbox:
+        tool = find(toolbox, "echo")
         assert (tool.read_only, tool.metadata["exec"], tool.metadata["pin"]) == (False, True, "new")
     approve_pin(path, "echo/echo")
-    with open_box(faulty("none"), pins=path) as box:
-        tool = find(box, "echo")
+    with open_toolbox(faulty("none"), pins=path) as toolbox:
+        tool = find(toolbox, "echo")
         assert (tool.read_only, tool.parallel_safe, tool.repeatable) == (True, True, True)
         assert "exec" not in tool.metadata
-        assert find(box, "other").metadata["exec"] is True
+        assert find(toolbox, "other").metadata["exec"] is True
 
 
 def test_the_same_name_for_another_program_is_a_change(tmp_path: Path) -> None:
     path = tmp_path / "mcp-pins.json"
-    open_box(faulty("none"), pins=path).close()
-    with open_box(faulty("greets"), pins=path) as box:
-        assert find(box, "echo").metadata["pin"] == "changed"
+    open_toolbox(faulty("none"), pins=path).close()
+    with open_toolbox(faulty("greets"), pins=path) as toolbox:
+        assert find(toolbox, "echo").metadata["pin"] == "changed"

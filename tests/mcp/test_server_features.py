@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.mcp.boxes import QUICK, call, open_box, wait_until
 from tests.mcp.test_http_channel import JSON, Reply, answer, opened, text
 from tests.mcp.test_official_servers import _knows_nothing, serving
+from tests.mcp.toolboxes import QUICK, call, open_toolbox, wait_until
 from tests.tables import each_row
 
 from dragoman.agent import Agent, Safety
@@ -38,50 +38,50 @@ if importlib.util.find_spec("mcp") is None:
     params=[("stdio", "newest"), ("stdio", "handshake"), ("http", "newest"), ("http", "handshake")],
     ids="-".join,
 )
-def box(request: pytest.FixtureRequest) -> Iterator[Toolbox]:
+def toolbox(request: pytest.FixtureRequest) -> Iterator[Toolbox]:
     how, era = request.param
     with pytest.MonkeyPatch.context() as patch, serving(how) as server:
         if era == "handshake":
             patch.setattr(Session, "_discover", _knows_nothing)
-        with open_box(server) as found:
+        with open_toolbox(server) as found:
             assert found.problems == []
             yield found
 
 
-def test_resources_and_templates_are_listed_and_read(box: Toolbox) -> None:
-    listed = {each.uri: each for each in box.resources()}
+def test_resources_and_templates_are_listed_and_read(toolbox: Toolbox) -> None:
+    listed = {each.uri: each for each in toolbox.resources()}
     assert set(listed) == {"note://today", "note://{day}/raw"}
     assert (listed["note://today"].media_type, listed["note://today"].description) == (
         *("text/plain", "The note of today."),
     )
     assert [each.is_template for each in listed.values()] == [False, True]
-    assert box.read_resource("weather", "note://today") == [Text("buy bread")]
-    (part,) = box.read_resource("weather", "note://monday/raw")
+    assert toolbox.read_resource("weather", "note://today") == [Text("buy bread")]
+    (part,) = toolbox.read_resource("weather", "note://monday/raw")
     assert isinstance(part, File) and part.data == "bW9uZGF5"
     with pytest.raises(MCPError, match="the MCP server 'weather'"):
-        box.read_resource("weather", "note://nowhere/at/all")
+        toolbox.read_resource("weather", "note://nowhere/at/all")
     with pytest.raises(ConfigError, match="did you mean 'weather'"):
-        box.resources("wether")
+        toolbox.resources("wether")
 
 
-def test_prompts_are_listed_and_filled_and_count_as_untrusted(box: Toolbox) -> None:
-    (prompt,) = box.prompts()
+def test_prompts_are_listed_and_filled_and_count_as_untrusted(toolbox: Toolbox) -> None:
+    (prompt,) = toolbox.prompts()
     assert (prompt.name, prompt.description) == ("travel", "Plan a journey.")
     assert [(each.name, each.required) for each in prompt.arguments] == [("city", True), ("days", False)]
-    (message,) = box.get_prompt("weather", "travel", {"city": "Rome"})
+    (message,) = toolbox.get_prompt("weather", "travel", {"city": "Rome"})
     assert message.role == "user" and message.text.startswith("Plan a journey to Rome.")
     assert "<|im_start|>" not in message.text and message.extra == {"untrusted": True}
     run = Agent(ScriptedModel(["fine"])).run([message])
     assert run.text == "fine"
 
     async def fetch() -> tuple[int, int]:
-        return len(await box.aresources()), len(await box.aget_prompt("weather", "travel", {"city": "Rome"}))
+        return len(await toolbox.aresources()), len(await toolbox.aget_prompt("weather", "travel", {"city": "Rome"}))
 
     assert asyncio.run(fetch()) == (2, 1)
 
 
 class Person:
-    """Answers questions in order, and remembers them."""
+    """Answers questions in order, and records them."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -105,24 +105,24 @@ FORMS: list[tuple[list[Any], str]] = [
 ]
 
 
-def test_a_form_is_asked_through_the_function_of_ask_user(box: Toolbox) -> None:
+def test_a_form_is_asked_through_the_function_of_ask_user(toolbox: Toolbox) -> None:
     for answers, expected in FORMS:
         person = Person(*answers)
-        result = call(box, "book", ToolContext(ask=person), show="Hamlet")
+        result = call(toolbox, "book", ToolContext(ask=person), show="Hamlet")
         assert str(result.content).startswith(expected), (answers, result)
         question, choices = person.asked[0]
         assert (
             "The MCP server 'weather' asks: Which seats for Hamlet?" in question and "give it no password" in question
         )
         assert choices == ["Answer", "Decline"] and person.answers == []
-    assert "cancel" in str(call(box, "book", show="Hamlet").content), "without a person nobody answers"
+    assert "cancel" in str(call(toolbox, "book", show="Hamlet").content), "without a person nobody answers"
 
 
-def test_a_run_asks_its_own_user_and_shows_the_progress_of_a_call(box: Toolbox) -> None:
+def test_a_run_asks_its_own_user_and_shows_the_progress_of_a_call(toolbox: Toolbox) -> None:
     person = Person("Answer", "1", "yes", "none", "")
     model = ScriptedModel([calls("mcp__weather__book", show="Hamlet"), calls("mcp__weather__count", to=2), "done"])
     events: list[Any] = []
-    agent = Agent(model, box, allow=["mcp:*"], safety=Safety(ask_user=person))
+    agent = Agent(model, toolbox, allow=["mcp:*"], safety=Safety(ask_user=person))
     run = agent.run("book it", on_event=events.append)
     assert run.results[0].content.startswith("accept {'seats': 1")
     assert [(each.message, each.fraction) for each in events if isinstance(each, ToolProgressed)] == [
@@ -130,26 +130,26 @@ def test_a_run_asks_its_own_user_and_shows_the_progress_of_a_call(box: Toolbox) 
     ]
 
 
-def test_a_tool_that_the_server_adds_is_in_the_next_run(box: Toolbox, request: pytest.FixtureRequest) -> None:
+def test_a_tool_that_the_server_adds_is_in_the_next_run(toolbox: Toolbox, request: pytest.FixtureRequest) -> None:
     name = f"added_{request.node.callspec.id.replace('-', '_')}"
     model = ScriptedModel([calls("mcp__weather__appear", name=name), "one", calls(f"mcp__weather__{name}"), "two"])
-    agent = Agent(model, box, allow=["mcp:weather/*"])
+    agent = Agent(model, toolbox, allow=["mcp:weather/*"])
     assert agent.run("1").text == "one"
-    wait_until(lambda: any(tool.metadata["mcp_tool"] == name for tool in box.tools))
+    wait_until(lambda: any(tool.metadata["mcp_tool"] == name for tool in toolbox.tools))
     assert agent.run("2").results[0].content == f"{name} works"
-    assert (box.problems, {pin.state for pin in box.pins}) == ([], {"new"})
+    assert (toolbox.problems, {pin.state for pin in toolbox.pins}) == ([], {"new"})
 
 
-def test_a_page_is_opened_with_consent_only(box: Toolbox, request: pytest.FixtureRequest) -> None:
+def test_a_page_is_opened_with_consent_only(toolbox: Toolbox, request: pytest.FixtureRequest) -> None:
     if "newest" in request.node.name:
-        assert call(box, "visit", url="https://a.example/").is_error, "the SDK has another way there"
+        assert call(toolbox, "visit", url="https://a.example/").is_error, "the SDK has another way there"
         return
     visited: list[str] = []
 
     async def visit(url: str) -> None:
         visited.append(url)
 
-    (connection,) = box._connections
+    (connection,) = toolbox._connections
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connection._elicitation, "_visit", visit)
         for answers, url, expected in (
@@ -158,11 +158,11 @@ def test_a_page_is_opened_with_consent_only(box: Toolbox, request: pytest.Fixtur
             ([""], "https://a.example/", "cancel"),
         ):
             person = Person(*answers)
-            assert call(box, "visit", ToolContext(ask=person), url=url).content == expected
+            assert call(toolbox, "visit", ToolContext(ask=person), url=url).content == expected
             assert url in person.asked[0][0] and "a.example" in person.asked[0][0]
         for url in ("http://a.example/", "javascript:alert(1)", "https://localhost/", "https://u:p@a.example/"):
             if "stdio" in request.node.name or "localhost" not in url:
-                assert call(box, "visit", ToolContext(ask=Person()), url=url).is_error
+                assert call(toolbox, "visit", ToolContext(ask=Person()), url=url).is_error
     assert visited == ["https://a.example/sign?x=1"]
 
 
@@ -235,16 +235,16 @@ def test_questions_during_a_call_are_bounded() -> None:
             return None
         return 200, JSON, answer(message["id"], {"resultType": "input_required", "inputRequests": asked})
 
-    with opened(endless) as (box, script):
+    with opened(endless) as (toolbox, script):
         person = Person(*["Answer"] * 100)
-        told = call(box, "echo", ToolContext(ask=person))
+        told = call(toolbox, "echo", ToolContext(ask=person))
         assert told.is_error and "asked for more input 10 times" in told.content
         assert len(person.asked) <= MOST_QUESTIONS
         sent = [message["params"] for _, message, _ in script.seen if message.get("method") == "tools/call"]
         assert sent[-1]["inputResponses"] == {key: {"action": "cancel"} for key in asked}
 
 
-def test_a_result_of_an_unknown_kind_and_a_page_before_a_call_are_told() -> None:
+def test_a_result_of_an_unknown_kind_and_a_page_before_a_call_are_errors() -> None:
     replies: list[Any] = [
         {"resultType": "hologram"},
         {"resultType": "input_required"},
@@ -262,8 +262,8 @@ def test_a_result_of_an_unknown_kind_and_a_page_before_a_call_are_told() -> None
             return 200, JSON, answer(message["id"], None).replace('"result": null', f'"error": {json.dumps(error)}')
         return 200, JSON, answer(message["id"], replies.pop(0))
 
-    with opened(respond) as (box, _):
-        assert "a result of an unknown kind" in call(box, "echo").content
-        assert "a result of an unknown kind" in call(box, "echo").content
-        assert call(box, "echo").content == "done" and states[-1] == "s1"
-        assert "is not an address" in call(box, "echo", ToolContext(ask=Person())).content
+    with opened(respond) as (toolbox, _):
+        assert "a result of an unknown kind" in call(toolbox, "echo").content
+        assert "a result of an unknown kind" in call(toolbox, "echo").content
+        assert call(toolbox, "echo").content == "done" and states[-1] == "s1"
+        assert "is not an address" in call(toolbox, "echo", ToolContext(ask=Person())).content

@@ -1,4 +1,4 @@
-"""Servers as users write them down."""
+"""Servers in the configuration of users."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ BAD: list[tuple[Any, str]] = [
 
 
 @each_row(("rows", "words"), BAD, ids=[f"{number} {words}" for number, (_, words) in enumerate(BAD)])
-def test_a_row_that_makes_no_sense_is_told_with_its_place_and_the_way_out(rows: Any, words: str) -> None:
+def test_an_error_in_a_row_names_its_place_and_the_next_step(rows: Any, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_servers(rows, {"KEY": "sk-secret"})
     assert words in str(caught.value)

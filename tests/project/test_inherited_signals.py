@@ -64,7 +64,7 @@ def test_signals_are_the_default_ones(pytester: pytest.Pytester, how: str, passe
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_signals=TESTS)
     if how == "ignored":
-        # Whoever ignores a hangup, as `nohup` does, wants the run to outlive its terminal.
+        # A program that ignores a hangup, as `nohup` does, has to outlive its terminal.
         pytester.makepyfile(test_hangup=HANGUP)
     done = start(how, "-n", workers, folder=pytester.path)
     assert (done.returncode, f"{passed} passed" in done.stdout) == (0, True), done.stdout + done.stderr

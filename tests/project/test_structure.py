@@ -1,4 +1,4 @@
-"""The tree speaks of the project alone, and the files that a reader expects are there and whole."""
+"""The files that a reader expects exist and are complete, and no file refers to anything outside the project."""
 
 from __future__ import annotations
 

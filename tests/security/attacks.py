@@ -1,4 +1,4 @@
-"""Attacks on a whole agent: a model that says what the attacker wants, and a record of what came of it."""
+"""Attacks on a whole agent: a model that sends what the attacker wants, and the resulting run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dragoman.testing import Answer, ScriptedModel, sse
 from dragoman.types import Request, ToolResult
 
 REGISTERED = "tr0ub4dor-and-3-horses"
-"""A secret that somebody named."""
+"""A registered secret."""
 TOKEN = "ghp_" + "R4nd0mR4nd0mR4nd0mR4nd0mR4nd0m" + "1Yl9Xz"
-"""A secret that its form gives away."""
+"""A secret with a known form."""
 
 
-class Scene(NamedTuple):
-    """What came of an attack."""
+class AgentRun(NamedTuple):
+    """A run under attack: its result, its events and its model."""
 
     result: RunResult
     events: list[RunEvent]
@@ -29,7 +29,7 @@ class Scene(NamedTuple):
 
     @property
     def told(self) -> list[str]:
-        """What the model was told about each call."""
+        """The result of each call, as the model received it."""
         return [str(result.content) for result in self.result.results]
 
     @property
@@ -47,26 +47,26 @@ class Scene(NamedTuple):
 
     @property
     def sent(self) -> str:
-        """Everything that the model was sent, as it went out."""
+        """All requests to the model, as JSON."""
         return json.dumps(self.model.bodies, ensure_ascii=False)
 
 
-def play(replies: Any, *tools: Any, native: bool = True, task: Any = "Do it.", **settings: Any) -> Scene:
-    """Let a model say this to an agent with these tools."""
-    return asyncio.run(aplay(replies, *tools, native=native, task=task, **settings))
+def run_agent(replies: Any, *tools: Any, native: bool = True, task: Any = "Do it.", **settings: Any) -> AgentRun:
+    """Run an agent with these tools, whose model sends these replies."""
+    return asyncio.run(arun_agent(replies, *tools, native=native, task=task, **settings))
 
 
-async def aplay(replies: Any, *tools: Any, native: bool = True, task: Any = "Do it.", **settings: Any) -> Scene:
+async def arun_agent(replies: Any, *tools: Any, native: bool = True, task: Any = "Do it.", **settings: Any) -> AgentRun:
     model = ScriptedModel(replies, native=native)
     run = {name: settings.pop(name) for name in ("session", "run_id") if name in settings}
     agent = Agent(model.endpoint(), tools, **grouped(transport=model, **settings))
     events: list[RunEvent] = []
     result = await asyncio.wait_for(agent.arun(task, on_event=events.append, **run), 60)
-    return Scene(result, events, model)
+    return AgentRun(result, events, model)
 
 
 def raw_call(name: str, arguments: str, call_id: str | None = "c1") -> Answer:
-    """A streamed reply with one call whose arguments are these characters, whatever they are."""
+    """Return a streamed reply with one call whose arguments are this text."""
     return raw_calls((name, arguments, call_id))
 
 

@@ -1,4 +1,4 @@
-"""Threat 16: an approval that is used for something else than what was shown, twice, too late, or by somebody else."""
+"""Threat 16: an approval that is used for another call than the one shown, twice, too late, or by another run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.agent.runs import grouped
-from tests.security.attacks import play
+from tests.security.attacks import run_agent
 
 import dragoman
 from dragoman import builtin
@@ -23,7 +23,7 @@ from dragoman.types import Operand, Request
 
 
 class Guard:
-    """Approves the first question, does something behind the back of the run, and denies whatever comes after."""
+    """Approves the first request, calls a function that changes something, and denies every later request."""
 
     def __init__(self, meanwhile: Any) -> None:
         self.asked: list[ApprovalRequest] = []
@@ -40,11 +40,13 @@ def test_threat_16_a_script_that_is_rewritten_while_somebody_decides_is_not_run(
     script = tmp_path / "job.sh"
     script.write_text("echo harmless\n", encoding="utf-8")
     guard = Guard(lambda request: script.write_text("touch PWNED\n", encoding="utf-8"))
-    scene = play([call("bash", command="sh job.sh"), "done"], builtin.Bash, workspace=str(tmp_path), approve=guard)
-    assert not (tmp_path / "PWNED").exists() and scene.ran == []
-    assert len(guard.asked) == 2, "what it is now is asked about anew"
+    outcome = run_agent(
+        [call("bash", command="sh job.sh"), "done"], builtin.Bash, workspace=str(tmp_path), approve=guard
+    )
+    assert not (tmp_path / "PWNED").exists() and outcome.ran == []
+    assert len(guard.asked) == 2, "the changed call needs another approval"
     assert guard.asked[0].digest != guard.asked[1].digest
-    assert scene.told == ["Denied by the user."]
+    assert outcome.told == ["Denied by the user."]
 
 
 def test_threat_16_a_file_that_becomes_a_link_while_somebody_decides_is_not_written(tmp_path: Path) -> None:
@@ -59,8 +61,8 @@ def test_threat_16_a_file_that_becomes_a_link_while_somebody_decides_is_not_writ
 
     guard = Guard(swap)
     write = call("write", path="notes.txt", content="evil\n")
-    scene = play([write, "done"], builtin.Write, workspace=str(work), approve=guard)
-    assert victim.read_text(encoding="utf-8") == "mine\n" and scene.ran == []
+    outcome = run_agent([write, "done"], builtin.Write, workspace=str(work), approve=guard)
+    assert victim.read_text(encoding="utf-8") == "mine\n" and outcome.ran == []
     assert [operand.protected for operand in guard.asked[0].operands] == [False]
     assert any(operand.protected for operand in guard.asked[1].operands)
 
@@ -69,7 +71,7 @@ def test_threat_16_a_file_that_was_changed_meanwhile_is_not_overwritten(tmp_path
     notes = tmp_path / "notes.txt"
     notes.write_text("old\n", encoding="utf-8")
     guard = Guard(lambda request: notes.write_text("somebody's work of an hour\n", encoding="utf-8"))
-    play(
+    run_agent(
         [call("write", path="notes.txt", content="new\n"), "done"],
         builtin.Write,
         workspace=str(tmp_path),
@@ -83,7 +85,7 @@ def test_threat_16_arguments_that_are_changed_after_the_answer_are_not_run(tmp_p
         request.call.arguments["command"] = "touch PWNED"
 
     guard = Guard(change)
-    play([call("bash", command="make"), "done"], builtin.Bash, workspace=str(tmp_path), approve=guard)
+    run_agent([call("bash", command="make"), "done"], builtin.Bash, workspace=str(tmp_path), approve=guard)
     assert not (tmp_path / "PWNED").exists()
     assert [request.call.id for request in guard.asked] == [guard.asked[0].call.id] * 2
 
@@ -93,24 +95,24 @@ def test_threat_16_of_two_calls_beside_each_other_only_the_approved_one_runs(tmp
         return request.arguments["path"] == "a.txt"
 
     both = calls(call("write", path="a.txt", content="a"), call("write", path="b.txt", content="b"))
-    scene = play([both, "done"], builtin.Write, workspace=str(tmp_path), approve=approve)
+    outcome = run_agent([both, "done"], builtin.Write, workspace=str(tmp_path), approve=approve)
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
-    assert scene.told[1] == "Denied by the user."
+    assert outcome.told[1] == "Denied by the user."
 
 
 def test_threat_16_the_same_call_again_is_another_question(tmp_path: Path) -> None:
     guard = Guard(lambda request: None)
     again = call("bash", command="echo x >> log.txt")
-    scene = play([again, again, "done"], builtin.Bash, workspace=str(tmp_path), approve=guard)
+    outcome = run_agent([again, again, "done"], builtin.Bash, workspace=str(tmp_path), approve=guard)
     assert (tmp_path / "log.txt").read_text(encoding="utf-8") == "x\n"
-    assert len(guard.asked) == 2 and scene.told[1] == "Denied by the user."
+    assert len(guard.asked) == 2 and outcome.told[1] == "Denied by the user."
 
 
 def test_threat_16_arguments_that_an_approver_edits_are_decided_on_again(tmp_path: Path) -> None:
     def approve(request: ApprovalRequest) -> Approval:
         return Approval(True, arguments={"command": "touch PWNED"})
 
-    scene = play(
+    outcome = run_agent(
         [call("bash", command="make"), "done"],
         builtin.Bash,
         workspace=str(tmp_path),
@@ -118,14 +120,14 @@ def test_threat_16_arguments_that_an_approver_edits_are_decided_on_again(tmp_pat
         deny=["bash(touch *)"],
     )
     assert not (tmp_path / "PWNED").exists()
-    assert scene.told[0].startswith("Denied by policy")
+    assert outcome.told[0].startswith("Denied by policy")
 
 
 # ---- approvals that wait in the journal ------------------------------------------------------------------------------
 
 
-class Desk:
-    """An agent that parks what it has to ask, made anew for every step as in a new process."""
+class RestartedAgent:
+    """An agent that defers its approvals. Each step creates it again, as a new process would."""
 
     def __init__(self, folder: Path) -> None:
         self.journal = SqliteJournal(folder / "journal.db")
@@ -157,7 +159,7 @@ class Desk:
         made._safety.wall = lambda: self.now
         return made
 
-    async def park(self, run_id: str) -> str:
+    async def run_until_approval(self, run_id: str) -> str:
         result = await self.agent().arun("Deploy.", run_id=run_id)
         assert result.outcome.kind == "awaiting_approval"
         return next(each.id for each in await list_requests(self.journal) if each.run_id == run_id)
@@ -167,63 +169,63 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Any:
-    made = Desk(tmp_path)
+def setup(tmp_path: Path) -> Any:
+    made = RestartedAgent(tmp_path)
     yield made
     made.journal.close()
 
 
-def test_threat_16_an_approval_is_used_once_and_for_its_own_run(desk: Desk) -> None:
+def test_threat_16_an_approval_is_used_once_and_for_its_own_run(setup: RestartedAgent) -> None:
     async def scenario() -> None:
-        first, second = await desk.park("run_a"), await desk.park("run_b")
+        first, second = await setup.run_until_approval("run_a"), await setup.run_until_approval("run_b")
         assert first != second
-        await desk.approve(first)
-        assert (await desk.agent().aresume("run_b")).outcome.kind == "awaiting_approval"
-        assert desk.ran == []
+        await setup.approve(first)
+        assert (await setup.agent().aresume("run_b")).outcome.kind == "awaiting_approval"
+        assert setup.ran == []
         for _ in range(3):
-            await desk.agent().aresume("run_a")
-        assert desk.ran == ["production"], "resuming again runs nothing again"
+            await setup.agent().aresume("run_a")
+        assert setup.ran == ["production"], "resuming again runs nothing again"
         with pytest.raises(ApprovalRefused):
-            await desk.approve(first)
+            await setup.approve(first)
 
     asyncio.run(scenario())
 
 
-def test_threat_16_an_approval_that_comes_too_late_or_waits_too_long_does_not_count(desk: Desk) -> None:
+def test_threat_16_an_approval_that_comes_too_late_or_waits_too_long_does_not_count(setup: RestartedAgent) -> None:
     async def scenario() -> None:
-        request = await desk.park("run_a")
-        desk.now += 601.0
+        request = await setup.run_until_approval("run_a")
+        setup.now += 601.0
         with pytest.raises(ApprovalRefused, match="expired"):
-            await desk.approve(request)
-        other = await desk.park("run_b")
-        await desk.approve(other)
-        desk.now += 601.0
-        assert (await desk.agent().aresume("run_b")).outcome.kind == "awaiting_approval"
+            await setup.approve(request)
+        other = await setup.run_until_approval("run_b")
+        await setup.approve(other)
+        setup.now += 601.0
+        assert (await setup.agent().aresume("run_b")).outcome.kind == "awaiting_approval"
 
     asyncio.run(scenario())
-    assert desk.ran == []
+    assert setup.ran == []
 
 
-def test_threat_16_two_workers_with_one_approval_run_the_call_once(desk: Desk) -> None:
+def test_threat_16_two_workers_with_one_approval_run_the_call_once(setup: RestartedAgent) -> None:
     async def scenario() -> list[Any]:
-        await desk.approve(await desk.park("run_a"))
-        workers = [desk.agent().aresume("run_a") for _ in range(4)]
+        await setup.approve(await setup.run_until_approval("run_a"))
+        workers = [setup.agent().aresume("run_a") for _ in range(4)]
         return await asyncio.gather(*workers, return_exceptions=True)
 
     ended = asyncio.run(scenario())
-    assert desk.ran == ["production"]
+    assert setup.ran == ["production"]
     assert any(isinstance(each, Exception) for each in ended) or all(each.text == "Done." for each in ended)
 
 
 # ---- runs that go on under other rules -------------------------------------------------------------------------------
 
 
-class PowerCut(BaseException):
-    """The end of a process, in the middle of something."""
+class ProcessKilled(BaseException):
+    """Ends the process."""
 
 
-class Till:
-    """Pays out, breaks off before the model is asked for the last time, and goes on under other settings."""
+class InterruptedPayments:
+    """A run that is interrupted before its last request, and resumed with other settings."""
 
     def __init__(self) -> None:
         self.paid: list[int] = []
@@ -237,17 +239,17 @@ class Till:
 
         self._pay = pay
 
-    def play(self, *replies: Any, **settings: Any) -> None:
-        def cut(event: Any) -> None:
+    def run_interrupted(self, *replies: Any, **settings: Any) -> None:
+        def interrupt(event: Any) -> None:
             if isinstance(event, Asked) and event.turn == len(replies) + 1:
-                raise PowerCut
+                raise ProcessKilled
 
         model = ScriptedModel([*replies, "never said"])
         agent = Agent(model.endpoint(), [self._pay], **grouped(transport=model, journal=self.journal, **settings))
-        with pytest.raises(PowerCut):
-            agent.run("Pay.", run_id="run_a", on_event=cut)
+        with pytest.raises(ProcessKilled):
+            agent.run("Pay.", run_id="run_a", on_event=interrupt)
 
-    def go_on(self, **settings: Any) -> list[str]:
+    def resume(self, **settings: Any) -> list[str]:
         model = ScriptedModel(["Done."])
         agent = Agent(model.endpoint(), [self._pay], **grouped(transport=model, journal=self.journal, **settings))
         return [str(result.content) for result in agent.resume("run_a").results]
@@ -262,20 +264,20 @@ BOTH = calls(FIVE, TWO)
 def test_threat_16_what_was_denied_is_not_run_when_the_run_goes_on_under_wider_rules(
     replies: Any, later: dict[str, Any]
 ) -> None:
-    till = Till()
-    till.play(*replies, approve=lambda request: request.arguments["amount"] == 2 or "too much")
-    assert till.paid == [2]
-    told = till.go_on(**later)
-    assert till.paid == [2], "the denial holds, and what was paid is not paid again"
+    payments = InterruptedPayments()
+    payments.run_interrupted(*replies, approve=lambda request: request.arguments["amount"] == 2 or "too much")
+    assert payments.paid == [2]
+    told = payments.resume(**later)
+    assert payments.paid == [2], "the denial holds, and what was paid is not paid again"
     assert told == ["Denied by the user: too much", "paid 2"]
 
 
 def test_threat_16_what_the_model_was_told_is_denied_is_not_run_later() -> None:
-    till = Till()
-    till.play(FIVE, TWO)
-    told = till.go_on(allow=["pay"])
+    payments = InterruptedPayments()
+    payments.run_interrupted(FIVE, TWO)
+    told = payments.resume(allow=["pay"])
     assert told[0].startswith("Denied by policy: it was denied when the run came to it")
-    assert till.paid == [2], "of this one nobody had heard yet, so it is decided on anew"
+    assert payments.paid == [2], "there was no decision about this one before, so it is decided now"
 
 
 @pytest.mark.parametrize("replies", [(FIVE, TWO), (BOTH,)], ids=["one after the other", "in one reply"])
@@ -283,55 +285,55 @@ def test_threat_16_what_the_model_was_told_is_denied_is_not_run_later() -> None:
 def test_threat_16_what_has_run_is_not_run_again_when_the_run_goes_on_under_stricter_rules(
     replies: Any, later: dict[str, Any]
 ) -> None:
-    till = Till()
-    till.play(*replies, allow=["pay"])
-    assert till.go_on(**later) == ["paid 5", "paid 2"]
-    assert till.paid == [5, 2]
+    payments = InterruptedPayments()
+    payments.run_interrupted(*replies, allow=["pay"])
+    assert payments.resume(**later) == ["paid 5", "paid 2"]
+    assert payments.paid == [5, 2]
 
 
 def test_threat_16_a_denial_that_waits_in_the_journal_holds_under_wider_rules() -> None:
-    till = Till()
+    payments = InterruptedPayments()
     model = ScriptedModel([FIVE])
     Agent(
         model.endpoint(),
-        [till._pay],
+        [payments._pay],
         connection=Connection(transport=model),
-        journal=till.journal,
+        journal=payments.journal,
         safety=Safety(defer_approvals=True),
     ).run("Pay.", run_id="run_a")
 
     async def deny() -> None:
-        request = (await list_requests(till.journal))[0]
-        await answer_request(till.journal, request.id, Approval(False, "never"), now=request.asked)
+        request = (await list_requests(payments.journal))[0]
+        await answer_request(payments.journal, request.id, Approval(False, "never"), now=request.asked)
 
     asyncio.run(deny())
-    assert till.go_on(allow=["pay"], defer_approvals=True) == ["Denied by the user: never"]
-    assert till.paid == []
+    assert payments.resume(allow=["pay"], defer_approvals=True) == ["Denied by the user: never"]
+    assert payments.paid == []
 
 
 # ---- what somebody's code does behind the back of a question ---------------------------------------------------------
 
 
 def test_threat_16_an_approval_for_a_tool_of_one_server_is_none_for_another_of_that_name() -> None:
-    till = Till()
+    payments = InterruptedPayments()
     model = ScriptedModel([FIVE])
     agent = Agent(
         model.endpoint(),
-        [till._pay],
+        [payments._pay],
         connection=Connection(transport=model),
-        journal=till.journal,
+        journal=payments.journal,
         safety=Safety(defer_approvals=True),
     )
     agent.run("Pay.", run_id="run_a")
 
     async def approve() -> None:
-        request = (await list_requests(till.journal))[0]
-        await answer_request(till.journal, request.id, Approval(True), now=request.asked)
+        request = (await list_requests(payments.journal))[0]
+        await answer_request(payments.journal, request.id, Approval(True), now=request.asked)
 
     asyncio.run(approve())
     tool = agent.tools.tools[0]
-    till._pay = replace(tool, metadata={**tool.metadata, "origin": "mcp:other"})
-    assert till.go_on(defer_approvals=True) == [] and till.paid == []
+    payments._pay = replace(tool, metadata={**tool.metadata, "origin": "mcp:other"})
+    assert payments.resume(defer_approvals=True) == [] and payments.paid == []
 
 
 def test_threat_16_what_a_hook_changes_in_place_is_on_record_like_any_other_change() -> None:
@@ -339,10 +341,10 @@ def test_threat_16_what_a_hook_changes_in_place_is_on_record_like_any_other_chan
         def before_tool(self, call: Any, tool: Any) -> None:
             call.arguments["amount"] = min(call.arguments["amount"], 1)
 
-    till = Till()
-    till.play(FIVE, hooks=[Cap()], allow=["pay"])
-    records = asyncio.run(till.journal.read("run_a"))
-    assert till.paid == [1]
+    payments = InterruptedPayments()
+    payments.run_interrupted(FIVE, hooks=[Cap()], allow=["pay"])
+    records = asyncio.run(payments.journal.read("run_a"))
+    assert payments.paid == [1]
     assert any(b'"arguments":{"amount":1}' in record.body for record in records if record.kind == "input")
 
 

@@ -6,7 +6,7 @@ import unicodedata
 from typing import Any
 
 import pytest
-from tests.security.attacks import play, raw_call, raw_calls
+from tests.security.attacks import raw_call, raw_calls, run_agent
 
 import dragoman
 from dragoman.agent import ApprovalRequest, Limits
@@ -15,8 +15,8 @@ from dragoman.tools import tool_from_schema
 from dragoman.types import ToolCall
 
 
-class Till:
-    """Keeps what it was really called with."""
+class PaymentTool:
+    """A tool that records the arguments of each run."""
 
     def __init__(self, **options: Any) -> None:
         self.paid: list[dict[str, Any]] = []
@@ -48,16 +48,16 @@ SMUGGLED = {
 
 @pytest.mark.parametrize("arguments", SMUGGLED.values(), ids=SMUGGLED)
 def test_threat_05_arguments_that_do_not_fit_their_schema_run_nothing(arguments: dict[str, Any]) -> None:
-    till = Till()
-    scene = play([call("pay", arguments), "done"], till.pay)
-    assert till.paid == []
-    assert "Nothing was run." in scene.told[0]
+    payment = PaymentTool()
+    outcome = run_agent([call("pay", arguments), "done"], payment.pay)
+    assert payment.paid == []
+    assert "Nothing was run." in outcome.told[0]
 
 
 def test_threat_05_a_text_that_looks_like_json_stays_a_text() -> None:
-    till = Till()
-    play([call("pay", amount=1, to='{"name": "mallory"}'), "done"], till.pay)
-    assert till.paid[0]["to"] == '{"name": "mallory"}'
+    payment = PaymentTool()
+    run_agent([call("pay", amount=1, to='{"name": "mallory"}'), "done"], payment.pay)
+    assert payment.paid[0]["to"] == '{"name": "mallory"}'
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,15 @@ def test_threat_05_a_text_that_looks_like_json_stays_a_text() -> None:
     ids=["a number as text", "an object as text", "types that nearly fit"],
 )
 def test_threat_05_whoever_approves_sees_the_very_arguments_that_run(arguments: dict[str, Any]) -> None:
-    till = Till(requires_approval=True)
+    payment = PaymentTool(requires_approval=True)
     seen: list[dict[str, Any]] = []
 
     def approve(request: ApprovalRequest) -> bool:
         seen.append(dict(request.call.arguments))
         return True
 
-    play([call("pay", arguments), "done"], till.pay, approve=approve)
-    (shown,), (ran,) = seen, till.paid
+    run_agent([call("pay", arguments), "done"], payment.pay, approve=approve)
+    (shown,), (ran,) = seen, payment.paid
     assert {name: (type(value), value) for name, value in shown.items()} == {
         name: (type(ran[name]), ran[name]) for name in shown
     }
@@ -111,16 +111,16 @@ def test_threat_06_names_that_look_alike_run_nothing_and_are_not_guessed() -> No
     assert len(tried) >= 200
     for first in range(0, len(tried), 60):
         batch = tried[first : first + 60]
-        scene = play([calls(*(ToolCall("", name, {}) for name in batch)), "done"], *tools)
+        outcome = run_agent([calls(*(ToolCall("", name, {}) for name in batch)), "done"], *tools)
         assert ran == [], [name for name in batch if unicodedata.normalize("NFKC", name) in ran]
-        assert len(scene.told) == len(batch)
-        assert all("There is no tool named" in told for told in scene.told)
+        assert len(outcome.told) == len(batch)
+        assert all("There is no tool named" in told for told in outcome.told)
 
 
 def test_threat_06_a_letter_that_only_folds_to_another_is_not_that_one() -> None:
     ran: list[str] = []
     tool = tool_from_schema("task", {"type": "object"}, lambda: ran.append("task"), description="Acts.")
-    play([call("tas\N{KELVIN SIGN}"), "done"], tool)
+    run_agent([call("tas\N{KELVIN SIGN}"), "done"], tool)
     assert ran == []
 
 
@@ -139,10 +139,12 @@ def test_threat_06_two_tools_that_differ_in_case_alone_are_never_taken_for_each_
         ran.append("dangerous")
         return ""
 
-    scene = play([calls(call("READ_FILE"), call("Read-File"), call("functions.readfile")), "done"], harmless, dangerous)
+    outcome = run_agent(
+        [calls(call("READ_FILE"), call("Read-File"), call("functions.readfile")), "done"], harmless, dangerous
+    )
     assert ran == []
-    assert all("There is no tool named" in told for told in scene.told)
-    play([calls(call("read_file"), call("readFile")), "done"], harmless, dangerous)
+    assert all("There is no tool named" in told for told in outcome.told)
+    run_agent([calls(call("read_file"), call("readFile")), "done"], harmless, dangerous)
     assert ran == ["harmless"], "each is found under its own name, and the other is still asked about"
 
 
@@ -163,10 +165,10 @@ DISPUTED = {
 
 @pytest.mark.parametrize("written", DISPUTED.values(), ids=DISPUTED)
 def test_threat_07_json_that_two_parsers_read_differently_is_not_run(written: str) -> None:
-    till = Till()
-    scene = play([raw_call("pay", written), "done"], till.pay)
-    assert till.paid == []
-    assert scene.result.results[0].is_error and "Nothing was run." in scene.told[0]
+    payment = PaymentTool()
+    outcome = run_agent([raw_call("pay", written), "done"], payment.pay)
+    assert payment.paid == []
+    assert outcome.result.results[0].is_error and "Nothing was run." in outcome.told[0]
 
 
 # ---- 8 ---------------------------------------------------------------------------------------------------------------
@@ -183,19 +185,19 @@ HUGE = {
 
 @pytest.mark.parametrize("written", HUGE.values(), ids=HUGE)
 def test_threat_08_deep_and_huge_arguments_are_an_error_and_no_crash(written: str) -> None:
-    till = Till()
-    scene = play([raw_call("pay", written), "done"], till.pay)
-    assert till.paid == []
-    assert scene.result.outcome.kind == "answered"
-    assert scene.result.results[0].is_error and len(scene.told[0]) < 2000, "the model is not sent all of it back"
+    payment = PaymentTool()
+    outcome = run_agent([raw_call("pay", written), "done"], payment.pay)
+    assert payment.paid == []
+    assert outcome.result.outcome.kind == "answered"
+    assert outcome.result.results[0].is_error and len(outcome.told[0]) < 2000, "the model is not sent all of it back"
 
 
 def test_threat_08_a_flood_of_calls_is_refused_as_a_whole() -> None:
-    till = Till()
-    scene = play([calls(*(call("pay", amount=n) for n in range(500))), "done"], till.pay)
-    assert till.paid == []
+    payment = PaymentTool()
+    outcome = run_agent([calls(*(call("pay", amount=n) for n in range(500))), "done"], payment.pay)
+    assert payment.paid == []
     assert Limits().calls_per_turn == 64
-    assert len(scene.told) == 500 and all("64" in told for told in scene.told)
+    assert len(outcome.told) == 500 and all("64" in told for told in outcome.told)
 
 
 @pytest.mark.parametrize(
@@ -204,10 +206,10 @@ def test_threat_08_a_flood_of_calls_is_refused_as_a_whole() -> None:
     ids=["openers", "open objects", "mistral", "fences", "brackets"],
 )
 def test_threat_08_text_that_keeps_beginning_calls_ends_the_turn_like_any_other(text: str) -> None:
-    till = Till()
-    scene = play([text, *["done"] * 5], till.pay, native=False)
-    assert till.paid == []
-    assert scene.result.outcome.kind in ("answered", "mistakes")
+    payment = PaymentTool()
+    outcome = run_agent([text, *["done"] * 5], payment.pay, native=False)
+    assert payment.paid == []
+    assert outcome.result.outcome.kind in ("answered", "mistakes")
 
 
 DOUBLED = {
@@ -228,8 +230,8 @@ def test_threat_08_a_schema_that_doubles_does_not_keep_the_validator_busy(way: s
     value: Any = "s"
     for _ in range(levels):
         value = {"a": value}
-    scene = play([call("pay", x=value), "done"], pay)
-    assert "cannot be checked" in scene.told[0]
+    outcome = run_agent([call("pay", x=value), "done"], pay)
+    assert "cannot be checked" in outcome.told[0]
     assert ran == []
 
 
@@ -238,34 +240,34 @@ def test_threat_08_a_schema_that_doubles_does_not_keep_the_validator_busy(way: s
 
 @pytest.mark.parametrize("identity", ["same", "", None, "x" * 10_000, "../../c1\n"], ids=repr)
 def test_threat_09_calls_with_one_id_or_none_are_each_run_and_answered_once(identity: str | None) -> None:
-    till = Till()
+    payment = PaymentTool()
     written = [("pay", f'{{"amount": {amount}}}', identity) for amount in (1, 2)]
-    scene = play([raw_calls(*written), "done"], till.pay)
-    assert [each["amount"] for each in till.paid] == [1, 2]
-    made = [each.id for each in scene.result.calls]
+    outcome = run_agent([raw_calls(*written), "done"], payment.pay)
+    assert [each["amount"] for each in payment.paid] == [1, 2]
+    made = [each.id for each in outcome.result.calls]
     assert len(set(made)) == 2
-    assert [each.call_id for each in scene.result.results] == made
-    body = scene.model.bodies[-1]["messages"]
+    assert [each.call_id for each in outcome.result.results] == made
+    body = outcome.model.bodies[-1]["messages"]
     asked = [each["id"] for message in body for each in message.get("tool_calls", ())]
     assert asked == [message["tool_call_id"] for message in body if message["role"] == "tool"]
     assert len(set(asked)) == 2
 
 
 def test_threat_09_an_approval_of_one_call_does_not_hold_for_another_with_its_id() -> None:
-    till = Till(requires_approval=True)
+    payment = PaymentTool(requires_approval=True)
     seen: list[str] = []
 
     def approve(request: ApprovalRequest) -> bool:
         seen.append(request.digest)
         return request.call.arguments["amount"] == 1
 
-    play([raw_calls(("pay", '{"amount": 1}', "same"), ("pay", '{"amount": 1000}', "same")), "done"], till.pay,
+    run_agent([raw_calls(("pay", '{"amount": 1}', "same"), ("pay", '{"amount": 1000}', "same")), "done"], payment.pay,
          approve=approve)  # fmt: skip
-    assert [each["amount"] for each in till.paid] == [1]
+    assert [each["amount"] for each in payment.paid] == [1]
     assert len(set(seen)) == 2
 
 
 def test_threat_09_the_id_of_an_earlier_turn_is_not_reused() -> None:
-    till = Till()
-    scene = play([raw_call("pay", '{"amount": 1}'), raw_call("pay", '{"amount": 2}'), "done"], till.pay)
-    assert len({each.id for each in scene.result.calls}) == 2
+    payment = PaymentTool()
+    outcome = run_agent([raw_call("pay", '{"amount": 1}'), raw_call("pay", '{"amount": 2}'), "done"], payment.pay)
+    assert len({each.id for each in outcome.result.calls}) == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.security.attacks import Scene, play
+from tests.security.attacks import AgentRun, run_agent
 
 from dragoman import builtin
 from dragoman.sandbox import find_sandbox, proof
@@ -84,11 +84,11 @@ def test_threat_14_an_allowed_command_brings_no_other_one_along(tmp_path: Path) 
     (tmp_path / "evil.sh").write_text("touch PWNED\n", encoding="utf-8")
     assert len(BYPASSES) <= 64
     attempts = calls(*(call("bash", command=command) for command in BYPASSES))
-    scene = play([attempts, "done"], builtin.Bash, workspace=str(tmp_path), allow=RULES)
-    assert len(scene.told) == len(BYPASSES)
-    allowed = [command for command, verdict in zip(BYPASSES, scene.verdicts, strict=True) if verdict == "allow"]
+    outcome = run_agent([attempts, "done"], builtin.Bash, workspace=str(tmp_path), allow=RULES)
+    assert len(outcome.told) == len(BYPASSES)
+    allowed = [command for command, verdict in zip(BYPASSES, outcome.verdicts, strict=True) if verdict == "allow"]
     assert allowed == []
-    assert not (tmp_path / "PWNED").exists() and scene.ran == []
+    assert not (tmp_path / "PWNED").exists() and outcome.ran == []
 
 
 STARS = {
@@ -116,9 +116,9 @@ def test_threat_14_a_star_covers_harmless_words_only(rule: str, tmp_path: Path) 
     (tmp_path / "secret").write_text("hush\n", encoding="utf-8")
     (work / "link").symlink_to(tmp_path / "secret")
     attempts = calls(*(call("bash", command=command) for command in STARS[rule]))
-    scene = play([attempts, "done"], builtin.Bash, workspace=str(work), allow=[rule])
-    assert set(scene.verdicts) == {"ask"}
-    assert not (work / "PWNED").exists() and scene.ran == []
+    outcome = run_agent([attempts, "done"], builtin.Bash, workspace=str(work), allow=[rule])
+    assert set(outcome.verdicts) == {"ask"}
+    assert not (work / "PWNED").exists() and outcome.ran == []
 
 
 READING_ELSEWHERE = (
@@ -139,16 +139,16 @@ def test_threat_14_nothing_outside_the_workspace_is_read_without_a_question(mode
     (work / "link").symlink_to(tmp_path / "secret")
     (work / "up").symlink_to("..")
     attempts = calls(*(call("bash", command=command) for command in READING_ELSEWHERE))
-    scene = play([attempts, "done"], builtin.Bash, workspace=str(work), mode=mode)
-    allowed = [line for line, verdict in zip(READING_ELSEWHERE, scene.verdicts, strict=True) if verdict == "allow"]
-    assert allowed == [] and scene.ran == []
+    outcome = run_agent([attempts, "done"], builtin.Bash, workspace=str(work), mode=mode)
+    allowed = [line for line, verdict in zip(READING_ELSEWHERE, outcome.verdicts, strict=True) if verdict == "allow"]
+    assert allowed == [] and outcome.ran == []
 
 
 def test_threat_14_what_the_rules_do_mean_still_runs(tmp_path: Path) -> None:
     commands = ["git status --short", "echo hello world", "echo 'a; b' && echo c"]
-    scene = play([calls(*(call("bash", command=each) for each in commands)), "done"], builtin.Bash,
+    outcome = run_agent([calls(*(call("bash", command=each) for each in commands)), "done"], builtin.Bash,
                  workspace=str(tmp_path), allow=RULES)  # fmt: skip
-    assert scene.ran == ["bash"] * 3
+    assert outcome.ran == ["bash"] * 3
 
 
 @pytest.mark.parametrize("mode", ["default", "bypass"])
@@ -168,14 +168,14 @@ def test_threat_14_no_length_and_no_disguise_turns_a_denial_into_less(mode: Any,
         "echo PWNED | xargs touch",
         "eval 'tou''ch PWNED'",
     ]
-    scene = play([calls(*(call("bash", command=each) for each in commands)), "done"], builtin.Bash,
+    outcome = run_agent([calls(*(call("bash", command=each) for each in commands)), "done"], builtin.Bash,
                  workspace=str(tmp_path), mode=mode, deny=["bash(touch *)"])  # fmt: skip
     assert not (tmp_path / "PWNED").exists()
-    assert set(scene.verdicts) == {"deny"}, list(zip(commands, scene.verdicts, strict=True))
+    assert set(outcome.verdicts) == {"deny"}, list(zip(commands, outcome.verdicts, strict=True))
 
 
 def repository(folder: Path, setting: str) -> Path:
-    """A repository that comes with settings of its own, as out of an archive."""
+    """A repository with its own settings, such as one from an archive."""
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     with (folder / ".git" / "config").open("a", encoding="utf-8") as file:
         file.write(setting)
@@ -186,7 +186,7 @@ def repository(folder: Path, setting: str) -> Path:
 def test_threat_14_reading_a_repository_runs_nothing_that_it_names(tmp_path: Path) -> None:
     marker = tmp_path / "PWNED"
     work = repository(tmp_path / "work", f'[core]\n\tfsmonitor = "touch {marker}; false"\n')
-    play([call("bash", command="git status"), "done"], builtin.Bash, workspace=str(work))
+    run_agent([call("bash", command="git status"), "done"], builtin.Bash, workspace=str(work))
     assert not marker.exists()
 
 
@@ -200,7 +200,7 @@ def test_threat_14_files_that_may_be_written_do_not_become_commands_by_way_of_gi
     files = {"HEAD": "ref: refs/heads/main\n", "config": config, "refs/x": "x", "objects/x": "x"}
     written = [call("write", path=f"evil/{name}", content=content) for name, content in files.items()]
     script = [calls(*written), call("bash", command="cd evil && git status"), "done"]
-    play(script, builtin.Write, builtin.Bash, workspace=str(work), mode="edits")
+    run_agent(script, builtin.Write, builtin.Bash, workspace=str(work), mode="edits")
     assert not marker.exists()
 
 
@@ -214,7 +214,7 @@ def test_threat_14_files_that_may_be_written_do_not_become_commands_by_their_nam
     lines = ["#!/bin/sh", f"touch {marker}"]
     patch = "diff --git a/.venv/bin/ls b/.venv/bin/ls\nnew file mode 100755\n--- /dev/null\n+++ b/.venv/bin/ls\n"
     patch += f"@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
-    play([call("apply_patch", patch=patch), call("bash", command="ls"), "done"],
+    run_agent([call("apply_patch", patch=patch), call("bash", command="ls"), "done"],
          builtin.ApplyPatch, builtin.Bash, workspace=str(work), mode="edits")  # fmt: skip
     assert not marker.exists()
 
@@ -237,8 +237,8 @@ def test_threat_14_what_git_trusts_is_not_written_without_a_question(way: str, t
     work = repository(tmp_path / "work", "")
     before = (work / ".git" / "config").read_text(encoding="utf-8")
     written = [call("write", path=path, content=content) for path, content in WRITTEN_FIRST[way].items()]
-    scene = play([calls(*written), "done"], builtin.Write, workspace=str(work), mode="edits")
-    assert "ask" in scene.verdicts
+    outcome = run_agent([calls(*written), "done"], builtin.Write, workspace=str(work), mode="edits")
+    assert "ask" in outcome.verdicts
     assert (work / ".git" / "config").read_text(encoding="utf-8") == before
 
 
@@ -268,8 +268,8 @@ def test_threat_14_no_setting_of_a_repository_makes_reading_more_than_that(
     (work / ".gitattributes").write_text("* filter=x diff=x\n", encoding="utf-8")
     with (work / ".git" / "config").open("a", encoding="utf-8") as file:
         file.write(settings.replace("{marker}", str(marker)))
-    scene = play([call("bash", command=command), "done"], builtin.Bash, workspace=str(work), mode=mode)
-    assert scene.verdicts == ["deny" if mode == "plan" else "ask"]
+    outcome = run_agent([call("bash", command=command), "done"], builtin.Bash, workspace=str(work), mode=mode)
+    assert outcome.verdicts == ["deny" if mode == "plan" else "ask"]
     assert not marker.exists()
     subprocess.run(["bash", "-c", command], cwd=work, capture_output=True)
     assert marker.exists(), "the attack would have worked"
@@ -285,8 +285,8 @@ def test_threat_14_reading_elsewhere_with_the_keys_of_the_user_is_asked_about(
     monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
     commands = ["gh repo view somebody/private", "gh search code secret", "gh pr view 1 -R evil.example/a/b"]
     attempts = calls(*(call("bash", command=each) for each in commands))
-    scene = play([attempts, "done"], builtin.Bash, workspace=str(tmp_path / "work"))
-    assert set(scene.verdicts) == {"ask"}
+    outcome = run_agent([attempts, "done"], builtin.Bash, workspace=str(tmp_path / "work"))
+    assert set(outcome.verdicts) == {"ask"}
 
 
 # ---- 15 --------------------------------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ OURS = {
 }
 
 
-def look_at(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Scene:
+def look_at(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> AgentRun:
     for name, value in OURS.items():
         monkeypatch.setenv(name, value)
     startup = tmp_path / "startup.sh"
@@ -312,7 +312,7 @@ def look_at(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **set
     monkeypatch.setenv("BASH_ENV", str(startup))
     monkeypatch.setenv("ENV", str(startup))
     monkeypatch.setenv("BASH_FUNC_ls%%", "() { echo STARTED; }")
-    return play([call("bash", command=command), "done"], builtin.Bash,
+    return run_agent([call("bash", command=command), "done"], builtin.Bash,
                 workspace=str(tmp_path), mode="bypass", scrub=False, **settings)  # fmt: skip
 
 

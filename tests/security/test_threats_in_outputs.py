@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 from rich.console import Console
-from tests.security.attacks import REGISTERED, TOKEN, aplay, play, raw_call
+from tests.security.attacks import REGISTERED, TOKEN, arun_agent, raw_call, run_agent
 
 import dragoman
 from dragoman import builtin
@@ -82,15 +82,17 @@ def test_threat_10_what_a_function_returns_is_cut_before_it_is_sent_or_kept() ->
         """Gives everything."""
         return "begin " + "x" * 30_000_000 + " end"
 
-    scene = play([call("dump"), "done"], dump)
-    assert len(scene.sent) < 200_000
-    assert scene.told[0].startswith("begin ") and "left out" in scene.told[0]
+    outcome = run_agent([call("dump"), "done"], dump)
+    assert len(outcome.sent) < 200_000
+    assert outcome.told[0].startswith("begin ") and "left out" in outcome.told[0]
 
 
 def test_threat_10_a_command_that_never_stops_printing_is_stopped(tmp_path: Path) -> None:
-    scene = play([call("bash", command="yes", timeout=1), "done"], builtin.Bash, workspace=str(tmp_path), mode="bypass")
-    assert scene.result.results[0].is_error
-    assert "bytes left out" in scene.told[0] and len(scene.told[0]) < 50_000
+    outcome = run_agent(
+        [call("bash", command="yes", timeout=1), "done"], builtin.Bash, workspace=str(tmp_path), mode="bypass"
+    )
+    assert outcome.result.results[0].is_error
+    assert "bytes left out" in outcome.told[0] and len(outcome.told[0]) < 50_000
 
 
 def test_threat_10_a_generator_that_never_ends_is_cut() -> None:
@@ -98,15 +100,15 @@ def test_threat_10_a_generator_that_never_ends_is_cut() -> None:
 
     @dragoman.tool
     def feed() -> Any:
-        """Goes on and on; for the sake of this test, not for ever."""
+        """Print without end; in this test, up to a limit."""
         nonlocal drawn
         while drawn < 30_000:
             drawn += 1
             yield "x" * 1000
 
-    scene = play([call("feed"), "done"], feed)
+    outcome = run_agent([call("feed"), "done"], feed)
     assert drawn < 30_000
-    assert "left out" in scene.told[0]
+    assert "left out" in outcome.told[0]
 
 
 # ---- 11 --------------------------------------------------------------------------------------------------------------
@@ -131,19 +133,19 @@ def test_threat_11_a_secret_in_a_result_is_in_no_request_whatever_its_form(form:
         """Shows."""
         return f"begin {ENCODED[form]} end"
 
-    scene = play([call("show"), "done"], show, native=native, secrets={"deploy": REGISTERED})
-    assert ENCODED[form] not in scene.sent and REGISTERED not in scene.sent
-    assert "[redacted:deploy" in scene.told[0] and scene.told[0].endswith(" end")
+    outcome = run_agent([call("show"), "done"], show, native=native, secrets={"deploy": REGISTERED})
+    assert ENCODED[form] not in outcome.sent and REGISTERED not in outcome.sent
+    assert "[redacted:deploy" in outcome.told[0] and outcome.told[0].endswith(" end")
 
 
 def test_threat_11_a_file_of_the_workspace_keeps_its_secrets_when_the_model_edits_it(tmp_path: Path) -> None:
     (tmp_path / "app.env").write_text(FILE, encoding="utf-8")
     edit = call("edit", path="app.env", old="plain = yes", new="plain = no")
-    scene = play([call("read", path="app.env"), edit, call("bash", command="cat app.env"), "done"],
+    outcome = run_agent([call("read", path="app.env"), edit, call("bash", command="cat app.env"), "done"],
                  builtin.Read, builtin.Edit, builtin.Bash, workspace=str(tmp_path), mode="edits")  # fmt: skip
     assert (tmp_path / "app.env").read_text(encoding="utf-8") == FILE.replace("yes", "no")
-    assert TOKEN not in scene.sent and PASSWORD not in scene.sent
-    assert "plain = no" in scene.told[2]
+    assert TOKEN not in outcome.sent and PASSWORD not in outcome.sent
+    assert "plain = no" in outcome.told[2]
 
 
 def test_threat_11_no_log_event_question_or_record_holds_a_secret(tmp_path: Path) -> None:
@@ -160,16 +162,16 @@ def test_threat_11_no_log_event_question_or_record_holds_a_secret(tmp_path: Path
         return True
 
     async def scenario() -> tuple[Any, str]:
-        scene = await aplay(
+        outcome = await arun_agent(
             [[thinking(f"{TOKEN} will do"), call("login", token=TOKEN, note=f"with {REGISTERED}")], f"Used {TOKEN}."],
             login, approve=approve, secrets=[REGISTERED], audit=audit, listeners=[JsonLog(log)], journal=journal,
         )  # fmt: skip
-        records = await journal.read(scene.result.run_id)
-        return scene, b"".join(record.body for record in records if record.kind == "finished").decode()
+        records = await journal.read(outcome.result.run_id)
+        return outcome, b"".join(record.body for record in records if record.kind == "finished").decode()
 
-    scene, kept = asyncio.run(scenario())
+    outcome, kept = asyncio.run(scenario())
     shown = {
-        "events": "".join(map(str, scene.events)),
+        "events": "".join(map(str, outcome.events)),
         "log": log.getvalue(),
         "audit": audit.read_text(encoding="utf-8"),
         "question": str(seen[0].arguments),
@@ -177,7 +179,7 @@ def test_threat_11_no_log_event_question_or_record_holds_a_secret(tmp_path: Path
     }
     for where, text in shown.items():
         assert text and TOKEN not in text and REGISTERED not in text, where
-    assert seen[0].hidden == ("token", "note"), "whoever is asked is told where something was hidden"
+    assert seen[0].hidden == ("token", "note"), "the approver learns which arguments contained secrets"
     assert seen[0].call.arguments["token"] == TOKEN, "what runs is what the model wrote"
 
 
@@ -209,9 +211,9 @@ def test_threat_11_the_reason_of_a_question_holds_no_secret(tmp_path: Path) -> N
         reasons.append(request.why)
         return False
 
-    scene = play([call("bash", command=f"echo hi > {TOKEN}"), "done"], builtin.Bash,
+    outcome = run_agent([call("bash", command=f"echo hi > {TOKEN}"), "done"], builtin.Bash,
                  workspace=str(tmp_path), approve=approve)  # fmt: skip
-    assert TOKEN not in reasons[0] and TOKEN not in "".join(map(str, scene.questions))
+    assert TOKEN not in reasons[0] and TOKEN not in "".join(map(str, outcome.questions))
 
 
 def test_threat_11_what_is_wrong_with_a_call_is_logged_without_its_secret() -> None:
@@ -222,7 +224,7 @@ def test_threat_11_what_is_wrong_with_a_call_is_logged_without_its_secret() -> N
         """Pay."""
         return "paid"
 
-    play([call("pay", amount=REGISTERED), "done"], pay, secrets=[REGISTERED], listeners=[JsonLog(log)])
+    run_agent([call("pay", amount=REGISTERED), "done"], pay, secrets=[REGISTERED], listeners=[JsonLog(log)])
     assert REGISTERED not in log.getvalue()
 
 
@@ -240,12 +242,12 @@ def test_threat_21_one_event_is_one_line_of_the_log_whatever_it_holds(tmp_path: 
         return text
 
     said = calls(call("say", text=EVIL.removesuffix("\ud800")), call(EVIL.removesuffix("\ud800")))
-    scene = play([said, raw_call("say\n\x1b[31m", "{}"), f"I said {EVIL[:-1]}"], say,
+    outcome = run_agent([said, raw_call("say\n\x1b[31m", "{}"), f"I said {EVIL[:-1]}"], say,
                  listeners=[JsonLog(log)], audit=audit, session=None)  # fmt: skip
     lines = log.getvalue().split("\n")
     assert lines.pop() == ""
     assert len(lines) > 10 and log.getvalue().isascii() and log.getvalue().isprintable() is False
-    assert all(json.loads(line)["run"] == scene.result.run_id for line in lines)
+    assert all(json.loads(line)["run"] == outcome.result.run_id for line in lines)
     assert not any(json.loads(line)["type"] == "ApprovalGiven" for line in lines)
     assert "\x1b" not in log.getvalue() and "\r" not in log.getvalue()
     written = audit.read_bytes()
@@ -286,7 +288,7 @@ def test_threat_21_whoever_is_asked_sees_a_command_as_it_is_written(tmp_path: Pa
         return "n"
 
     evil = "rm -rf ~ #\u202e\u2066 tset ekam\x1b[2K\rmake test\u200b"
-    play([call("bash", command=evil), "done"], builtin.Bash, workspace=str(tmp_path),
+    run_agent([call("bash", command=evil), "done"], builtin.Bash, workspace=str(tmp_path),
          approve=TerminalApprover(view, read_line=say_no))  # fmt: skip
     shown = out.getvalue()
     assert r"rm -rf ~ #\u202e\u2066 tset ekam" in shown
@@ -303,6 +305,6 @@ def test_threat_21_the_events_of_a_run_still_hold_what_the_model_wrote() -> None
         seen.append(text)
         return "said"
 
-    scene = play([call("say", text="a\x1b[2Jb"), "done"], say)
-    started = next(event for event in scene.events if isinstance(event, ToolStarted))
+    outcome = run_agent([call("say", text="a\x1b[2Jb"), "done"], say)
+    started = next(event for event in outcome.events if isinstance(event, ToolStarted))
     assert seen == ["a\x1b[2Jb"] == [started.call.arguments["text"]]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.security.attacks import aplay
+from tests.security.attacks import arun_agent
 
 import dragoman
 from dragoman.agent import Agent, Approval, Connection, Safety
@@ -96,13 +96,13 @@ def test_threat_22_what_looks_like_a_class_in_the_journal_stays_data(journal: Sq
 
 def test_threat_22_the_name_of_a_session_is_a_name_and_nothing_else(journal: SqliteJournal) -> None:
     async def scenario() -> None:
-        await aplay(["mine"], journal=journal, session="kept")
+        await arun_agent(["mine"], journal=journal, session="kept")
         for name in NAMES:
             try:
-                scene = await aplay(["theirs"], journal=journal, session=name)
+                outcome = await arun_agent(["theirs"], journal=journal, session=name)
             except DragomanError:
                 continue  # refused with a reason is as good
-            assert [run.run_id for run in await journal.runs(name)] == [scene.result.run_id], name
+            assert [run.run_id for run in await journal.runs(name)] == [outcome.result.run_id], name
             await journal.delete(name)
         assert [run.session for run in await journal.runs()] == ["kept"]
 
@@ -174,7 +174,7 @@ def test_threat_23_the_core_needs_three_packages_and_no_more() -> None:
 
 def test_threat_23_the_wheel_holds_the_package_alone_and_nothing_that_runs_by_itself() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
-    assert build["wheel"] == {"packages": ["src/dragoman"]}, "no data beside the package, no hooks of the build"
+    assert build["wheel"] == {"packages": ["src/dragoman"]}, "no data outside the package, and no build hooks"
     inside = [path for path in (ROOT / "src" / "dragoman").rglob("*") if path.is_file()]
     kept = [path for path in inside if not any(part.startswith((".", "__pycache__")) for part in path.parts[-4:])]
     # Files for a browser, which Python never runs, are in folders of the server.

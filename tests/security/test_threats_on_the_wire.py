@@ -29,7 +29,7 @@ CALL = (
 
 
 class Peer:
-    """A server that answers every request with the same bytes, and keeps what it was sent."""
+    """A server that answers every request with the same bytes, and records the requests."""
 
     def __init__(self, answer: Callable[[], bytes]) -> None:
         self.heads: list[str] = []
@@ -58,7 +58,7 @@ class Peer:
             writer.close()
 
 
-class Till:
+class PaymentTool:
     def __init__(self) -> None:
         self.paid = 0
 
@@ -71,10 +71,10 @@ class Till:
         self.pay = pay
 
 
-async def ask(port: int, till: Till, key: str = KEY, host: str = "127.0.0.1") -> RunResult:
+async def ask(port: int, payment: PaymentTool, key: str = KEY, host: str = "127.0.0.1") -> RunResult:
     made = Agent(
         "openai:gpt-5",
-        [till.pay],
+        [payment.pay],
         base_url=f"http://{host}:{port}/v1",
         key=key,
         connection=Connection(retries=Retries(attempts=1)),
@@ -92,7 +92,7 @@ def test_threat_19_a_redirect_does_not_carry_the_key_to_another_address(status: 
             place = f"http://127.0.0.1:{thief.port}/v1/chat/completions"
             head = f"HTTP/1.1 {status}\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode()
             async with Peer(lambda: head) as first:
-                return await ask(first.port, Till()), first, thief
+                return await ask(first.port, PaymentTool()), first, thief
 
     result, first, thief = asyncio.run(scenario())
     assert (first.connections, thief.connections) == (1, 0)
@@ -145,7 +145,7 @@ def test_threat_19_an_error_does_not_show_the_key_in_an_encoding(place: str) -> 
         if place == "an answer that is not HTTP":
             head, data = f"NONSENSE {text}\r\nX {text}: 1\r\n\r\n", b""
         async with Peer(lambda: head.encode() + data) as peer:
-            return await ask(peer.port, Till())
+            return await ask(peer.port, PaymentTool())
 
     for name, encode in ENCODED.items():
         text = encode(KEY)
@@ -172,7 +172,7 @@ def test_threat_20_a_key_or_a_header_with_the_end_of_a_line_in_it_is_not_sent(ev
                     await transport.send(request, Timeouts())
             await transport.close()
             try:
-                result = await ask(peer.port, Till(), key=evil)
+                result = await ask(peer.port, PaymentTool(), key=evil)
                 assert not result.outcome.is_success
             except DragomanError:
                 pass
@@ -198,14 +198,14 @@ SMUGGLED = {
 
 @pytest.mark.parametrize("answer", SMUGGLED.values(), ids=SMUGGLED)
 def test_threat_20_an_answer_that_can_be_read_in_two_ways_runs_nothing(answer: str) -> None:
-    till = Till()
+    payment = PaymentTool()
     head, _, body = answer.partition("\r\n")
     typed = f"{head}\r\nContent-Type: application/json\r\n{body}" if body else answer
 
     async def scenario() -> RunResult:
         async with Peer(lambda: typed.encode()) as peer:
-            return await ask(peer.port, till)
+            return await ask(peer.port, payment)
 
     result = asyncio.run(scenario())
-    assert till.paid == 0
+    assert payment.paid == 0
     assert result.outcome.kind == "provider_failed"

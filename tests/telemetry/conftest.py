@@ -1,4 +1,4 @@
-"""Events of runs as a driver tells them, for listeners to hear."""
+"""Events of runs in the order of a driver, for tests of listeners."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def whole_run(run_id: str = "run-1", session: str | None = None) -> list[RunEven
     ]
 
 
-def tell(listener: Listener, events: Iterable[RunEvent], run_id: str = "run-1") -> None:
+def send(listener: Listener, events: Iterable[RunEvent], run_id: str = "run-1") -> None:
     for event in events:
         listener(run_id, event)

@@ -1,4 +1,4 @@
-"""The log: one line per event, bounded, without secrets, and never in a run's way."""
+"""The log: one line per event, of limited size, without secrets. A failure of it stops no run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.telemetry.conftest import call, ended, reply, started, tell, tool_ended, whole_run
+from tests.telemetry.conftest import call, ended, reply, send, started, tool_ended, whole_run
 
 from dragoman.agent.events import RunEvent, ToolEnded, ToolStarted
 from dragoman.events import ArgumentsDelta, CallStarted, ReplyFailed, TextDelta, ThinkingDelta
@@ -26,7 +26,7 @@ from dragoman.types import Failure, Image, ToolCall, ToolResult
 def lines_of(events: list[RunEvent], **options: Any) -> list[dict[str, Any]]:
     stream = io.StringIO()
     with JsonLog(stream, clock=lambda: 0.0, **options) as log:
-        tell(log, events)
+        send(log, events)
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
@@ -118,7 +118,7 @@ def test_registered_secrets_are_nowhere(event: RunEvent) -> None:
     st.text("ab", max_size=60),
     st.lists(st.integers(0, 120), max_size=6),
 )
-def test_a_secret_across_pieces_and_cuts_is_not_told_in_part(
+def test_a_secret_across_pieces_and_cuts_is_never_shown_in_part(
     before: str, most: int, after: str, cuts: list[int]
 ) -> None:
     secret = "S1234567890"
@@ -186,15 +186,15 @@ def test_a_file_is_appended_to_and_private(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
     for _ in range(2):
         with JsonLog(path) as log:
-            tell(log, [started()])
+            send(log, [started()])
     assert len(path.read_text(encoding="ascii").splitlines()) == 2
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_log_that_cannot_be_opened_is_reported_once_and_harms_nothing(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_opened_is_reported_once_and_stops_no_run(tmp_path: Path) -> None:
     reports: list[str] = []
     log = JsonLog(tmp_path / "no" / "such" / "folder.log", report=reports.append)
-    tell(log, whole_run())
+    send(log, whole_run())
     log.close()
     assert len(reports) == 1
     assert "the run continues without it" in reports[0]
@@ -230,18 +230,18 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.Mon
     assert json.loads(lines[2])["lines"] == 3
 
 
-def test_a_closed_stream_harms_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_closed_stream_stops_no_run(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.StringIO()
     log = JsonLog(stream)
     stream.close()
-    tell(log, whole_run())
+    send(log, whole_run())
     assert capsys.readouterr().err.count("cannot write the log") == 1
 
 
 def test_many_threads_write_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
     with JsonLog(path) as log:
-        threads = [threading.Thread(target=tell, args=(log, whole_run(f"run-{n}"), f"run-{n}")) for n in range(8)]
+        threads = [threading.Thread(target=send, args=(log, whole_run(f"run-{n}"), f"run-{n}")) for n in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,4 +1,4 @@
-"""Spans by the GenAI conventions: which there are, below which, and what is written on them."""
+"""Spans of the GenAI conventions: their names, parents and attributes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from tests.telemetry.conftest import MODEL, call, ended, reply, started, tell, tool_ended, whole_run
+from tests.telemetry.conftest import MODEL, call, ended, reply, send, started, tool_ended, whole_run
 
 from dragoman.agent.events import ApprovalGiven, Asked, Noticed, RunEvent, RunStarted, ToolStarted, TurnEnded
 from dragoman.client.retry import RequestRetried
@@ -64,7 +64,7 @@ def id_of(span: ReadableSpan) -> int:
 
 
 def test_a_run_is_a_span_with_its_requests_and_tools_below(watch: Watch) -> None:
-    tell(watch.listener, whole_run(session="trip"))
+    send(watch.listener, whole_run(session="trip"))
     finished = watch.exporter.get_finished_spans()
     assert [span.name for span in finished] == ["chat qwen3", "execute_tool weather", "chat qwen3", "invoke_agent"]
     run = finished[-1]
@@ -81,7 +81,7 @@ def test_a_run_is_a_span_with_its_requests_and_tools_below(watch: Watch) -> None
 
 
 def test_what_is_written_on_them(watch: Watch) -> None:
-    tell(watch.listener, whole_run())
+    send(watch.listener, whole_run())
     first, tool, _, run = watch.exporter.get_finished_spans()
     assert dict(first.attributes) == {
         "gen_ai.operation.name": "chat",
@@ -122,7 +122,7 @@ def test_what_is_written_on_them(watch: Watch) -> None:
 
 def test_tools_side_by_side_have_the_same_parent_and_their_own_ends(watch: Watch) -> None:
     one, two = call("weather", 1), call("weather", 2)
-    tell(
+    send(
         watch.listener,
         [
             started(),
@@ -174,7 +174,7 @@ def test_a_failed_reply_is_an_error_of_its_kind(watch: Watch, with_end: bool) ->
         RequestRetried(1, 0.5, Failure("overloaded")),
         ReplyFailed(Failure("rate_limited", "secret prompt")),
     ]
-    tell(watch.listener, [*failed, *([ReplyEnded("error")] if with_end else []), ended("provider_failed")])
+    send(watch.listener, [*failed, *([ReplyEnded("error")] if with_end else []), ended("provider_failed")])
     chat, run = watch.one("chat qwen3"), watch.one("invoke_agent")
     assert (chat.attributes["error.type"], chat.status.status_code) == ("rate_limited", StatusCode.ERROR)
     assert chat.status.description == "rate_limited"
@@ -183,7 +183,7 @@ def test_a_failed_reply_is_an_error_of_its_kind(watch: Watch, with_end: bool) ->
 
 
 def test_a_second_model_has_its_own_name_and_provider(watch: Watch) -> None:
-    tell(watch.listener, [started(), Asked(1, "qwen3:8b"), Asked(1, "mistral:large"), ReplyEnded(), ended()])
+    send(watch.listener, [started(), Asked(1, "qwen3:8b"), Asked(1, "mistral:large"), ReplyEnded(), ended()])
     chats = [span for span in watch.exporter.get_finished_spans() if span.name.startswith("chat")]
     told = [(span.name, span.attributes["gen_ai.provider.name"]) for span in chats]
     assert told == [("chat qwen3:8b", "ollama"), ("chat large", "mistral_ai")]
@@ -195,7 +195,7 @@ class AskedThere(Asked, frozen=True):
 
 def test_a_provider_that_is_named_apart(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(otel._ON_RUN, AskedThere, otel.RunSpans.asked)
-    tell(watch.listener, [started(), AskedThere(1, "us.anthropic.claude-opus:0"), ReplyEnded(), ended()])
+    send(watch.listener, [started(), AskedThere(1, "us.anthropic.claude-opus:0"), ReplyEnded(), ended()])
     (chat,) = [span for span in watch.exporter.get_finished_spans() if span.name.startswith("chat")]
     assert chat.attributes["gen_ai.provider.name"] == "aws.bedrock"
     assert chat.attributes["gen_ai.request.model"] == "us.anthropic.claude-opus:0"
@@ -203,7 +203,7 @@ def test_a_provider_that_is_named_apart(watch: Watch, monkeypatch: pytest.Monkey
 
 def test_what_was_begun_and_never_ended_is_ended_with_the_run(watch: Watch) -> None:
     hanging = call("slow")
-    tell(watch.listener, [started(), Asked(1, MODEL), ToolStarted(hanging), Asked(2, MODEL), ended("cancelled")])
+    send(watch.listener, [started(), Asked(1, MODEL), ToolStarted(hanging), Asked(2, MODEL), ended("cancelled")])
     assert watch.one("execute_tool slow").attributes["error.type"] == "unfinished"
     last = [span for span in watch.exporter.get_finished_spans() if span.name == "chat qwen3"][-1]
     assert last.attributes["error.type"] == "unfinished"
@@ -222,7 +222,7 @@ def test_runs_that_never_end_are_given_up(watch: Watch, monkeypatch: pytest.Monk
 
 def test_calls_that_did_not_run_approvals_and_notices_are_events_of_the_run(watch: Watch) -> None:
     refused = call("shell")
-    tell(
+    send(
         watch.listener,
         [
             started(),
@@ -255,7 +255,7 @@ def test_content_is_recorded_only_when_asked_for() -> None:
     ]
     silent, telling = Watch(), Watch(capture_content=True, secrets=["sk-secret-key"], agent_name="scout")
     for each in (silent, telling):
-        tell(each.listener, events)
+        send(each.listener, events)
     contents = ("gen_ai.output.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
     for span in silent.exporter.get_finished_spans():
         assert not set(contents) & set(span.attributes)
@@ -270,7 +270,7 @@ def test_content_is_recorded_only_when_asked_for() -> None:
 
 
 def test_metrics_of_tokens_and_durations(watch: Watch) -> None:
-    tell(watch.listener, whole_run())
+    send(watch.listener, whole_run())
     data = watch.reader.get_metrics_data()
     (metrics,) = [scope.metrics for resource in data.resource_metrics for scope in resource.scope_metrics]
     by_name = {metric.name: metric for metric in metrics}

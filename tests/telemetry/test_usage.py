@@ -1,10 +1,10 @@
-"""What was used is counted for the model that used it."""
+"""Usage is counted by model."""
 
 from __future__ import annotations
 
 import json
 
-from tests.telemetry.conftest import ended, tell, whole_run
+from tests.telemetry.conftest import ended, send, whole_run
 
 from dragoman.agent.events import Asked, TurnEnded
 from dragoman.telemetry import Total, UsageTotals
@@ -13,8 +13,8 @@ from dragoman.types import Usage
 
 def test_turns_count_for_the_model_that_was_asked() -> None:
     totals = UsageTotals()
-    tell(totals, [Asked(1, "a:1"), Asked(1, "b:2"), TurnEnded(1, Usage(10, 5, 3), 0.5)], "one")
-    tell(totals, [Asked(1, "a:1"), TurnEnded(1, Usage(1, 1), 0.25), TurnEnded(2, Usage(1, 1), 0.25), ended()], "two")
+    send(totals, [Asked(1, "a:1"), Asked(1, "b:2"), TurnEnded(1, Usage(10, 5, 3), 0.5)], "one")
+    send(totals, [Asked(1, "a:1"), TurnEnded(1, Usage(1, 1), 0.25), TurnEnded(2, Usage(1, 1), 0.25), ended()], "two")
     assert totals.by_model == {
         "b:2": Total(1, Usage(10, 5, 3), 0.5),
         "a:1": Total(2, Usage(2, 2), 0.5),
@@ -24,14 +24,14 @@ def test_turns_count_for_the_model_that_was_asked() -> None:
 
 def test_an_unknown_price_makes_the_sum_unknown_and_not_smaller() -> None:
     totals = UsageTotals()
-    tell(totals, [Asked(1, "a:1"), TurnEnded(1, Usage(1, 1), 0.25), TurnEnded(2, Usage(1, 1), None)])
+    send(totals, [Asked(1, "a:1"), TurnEnded(1, Usage(1, 1), 0.25), TurnEnded(2, Usage(1, 1), None)])
     assert totals.by_model["a:1"].cost is None
     assert totals.as_data()["total"]["cost"] is None
 
 
 def test_totals_as_json() -> None:
     totals = UsageTotals()
-    tell(totals, whole_run())
+    send(totals, whole_run())
     data = totals.as_data()
     assert (data["runs"], data["total"]["requests"], data["total"]["usage"]["input_tokens"]) == (1, 2, 20)
     assert list(data["models"]) == ["ollama:qwen3"]

@@ -1,4 +1,4 @@
-"""A recording holds no secret, replays what was answered, and a miss says what is different."""
+"""Recordings contain no secret, replay the answers, and a request without a recording names the difference."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_request_made_once_too_often_is_a_miss(tmp_path: Path) -> None:
         ask(replay)
 
 
-def test_unused_recordings_are_told(tmp_path: Path) -> None:
+def test_unused_recordings_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     recording = RecordingTransport(ScriptedModel(["a", "b"]), path)
     ask(recording, "one")
@@ -219,7 +219,7 @@ def test_new_records_only_what_is_missing(tmp_path: Path) -> None:
     assert numbers == [0, 1]
 
 
-def test_all_records_everything_anew(tmp_path: Path) -> None:
+def test_the_mode_all_records_every_request_again(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     for words in ("old", "fresh"):
         with cassette(path, "all", transport=ScriptedModel([words])) as transport:
@@ -246,7 +246,7 @@ def test_what_differs_in_every_run_can_be_ignored(tmp_path: Path) -> None:
         assert ask(transport, "at 10:02").text == "live"
 
 
-def test_a_damaged_recording_is_told_by_its_line(tmp_path: Path) -> None:
+def test_the_error_of_a_damaged_recording_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     ask(RecordingTransport(ScriptedModel(["a"]), path))
     path.write_text(path.read_text() + "{half a li")

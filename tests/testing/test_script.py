@@ -1,4 +1,4 @@
-"""A scripted model answers like a real one, on every wire, and says loudly when the script is at its end."""
+"""A scripted model replies on every wire, and raises an error after the last reply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ask(script: ScriptedModel, *, whole: bool = True, request: Request = QUESTIO
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "streamed"])
 @pytest.mark.parametrize("spoken", wire.names())
-def test_it_speaks_every_wire(spoken: str, whole: bool) -> None:
+def test_the_upstream_supports_every_wire(spoken: str, whole: bool) -> None:
     said = calls(call("weather", city="Paris"), call("weather", city="Rome"), say="Let me look.")
     script = ScriptedModel([said], wire=spoken, usage=Usage(7, 3))
     reply = ask(script, whole=whole)
@@ -107,7 +107,7 @@ def test_a_loop_begins_again() -> None:
     assert [ask(script).text for _ in range(5)] == ["a", "b", "a", "b", "a"]
 
 
-def test_replies_that_nobody_asked_for_are_told() -> None:
+def test_unused_replies_are_reported() -> None:
     script = ScriptedModel(["a", "b", "c"])
     ask(script)
     assert script.left == 2

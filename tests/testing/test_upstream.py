@@ -1,4 +1,4 @@
-"""The upstream plays a script over real sockets and breaks in exactly the ways that were listed."""
+"""The upstream sends scripted replies and the listed faults over real sockets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_connections_are_kept_between_requests() -> None:
         assert upstream.connections == 1
 
 
-def test_a_fault_stands_for_a_request_or_spoils_the_reply_behind_it() -> None:
+def test_a_fault_replaces_the_answer_of_a_request_or_damages_the_next_reply() -> None:
     patient = Retries(attempts=5, base=0.0)
     script = [Fault("status", status=503), Fault("reset"), Fault("close", at=0), "spoilt", "Yes."]
     with Upstream(script) as upstream:

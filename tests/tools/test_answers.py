@@ -1,4 +1,4 @@
-"""Whatever a tool gives back or raises, its call gets one result, and nothing escapes."""
+"""Every return value and every exception of a tool becomes one result."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_an_exception_is_an_error_result_without_a_traceback(problem: BaseExcept
     assert answer == Answer(ToolResult("call_7", "it", content, is_error=True), problem=problem)
 
 
-def test_faults_of_arguments_are_told_to_the_model_in_full() -> None:
+def test_the_model_receives_all_faults_of_the_arguments() -> None:
     problem = InvalidArguments("it", [Fault("$.a", "bad")])
     assert to_result(problem, CALL).content == problem.to_model()
 

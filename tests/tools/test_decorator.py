@@ -1,4 +1,4 @@
-"""`@tool`: the function stays what it was, and is a tool besides."""
+"""`@tool`: the function can still be called as before, and is also a tool."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_an_argument_cannot_reach_the_hidden_parameter() -> None:
         bind(whoami, {"around": {"data": "root"}}, ToolContext(data="user"))
 
 
-def test_mistakes_are_told_where_the_tool_is_written() -> None:
+def test_mistakes_raise_where_the_tool_is_defined() -> None:
     def two(first: Context, second: Context) -> None: ...
 
     for options, function, words in [
@@ -253,7 +253,7 @@ class _Deletion:
 
 
 def test_dicts_and_objects_have_the_options_of_a_tool() -> None:
-    """Whoever writes a tool as a dict or as a class wants a question as much as whoever writes a function."""
+    """A tool that is a dict or a class may require an approval like a function."""
     body = {"name": "delete", "parameters": {"type": "object"}, "requires_approval": True, "timeout": 3}
     run = {"run": lambda given: "deleted"}
     for given in ({**body, **run}, {"type": "function", "function": body, **run}):

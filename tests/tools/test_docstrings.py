@@ -1,4 +1,4 @@
-"""What the model is told comes from the docstring, in any of the usual styles."""
+"""The description of a tool comes from its docstring, in any of the usual styles."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_what_annotated_says_comes_before_the_docstring() -> None:
     }
 
 
-def test_the_words_that_python_writes_itself_do_not_count() -> None:
+def test_docstrings_that_python_writes_do_not_count() -> None:
     @dataclasses.dataclass
     class Bare:
         x: int

@@ -1,4 +1,4 @@
-"""Tools that are no decorated functions: classes, objects, schemas, MCP definitions."""
+"""Tools without the decorator: classes, objects, schemas, MCP definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas from annotations, and what is refused with a word on how to go on."""
+"""Schemas from annotations, and annotations that are refused with a next step."""
 
 from __future__ import annotations
 
@@ -398,7 +398,7 @@ def test_generic_classes_are_filled_in() -> None:
     assert faults(Box[int], {"content": "x"}) == ["$.value.content: expected integer, got 'x'"]
 
 
-def test_a_union_of_classes_is_told_apart_by_its_mark() -> None:
+def test_the_classes_of_a_union_are_distinguished_by_their_tag() -> None:
     shapes = Circle | Square
     assert read(shapes, {"kind": "square", "side": 2}) == Square(2.0)
     assert read(shapes, {"radius": 1.5}) == Circle(1.5)
@@ -570,7 +570,7 @@ def test_fields_of_pydantic_may_stand_as_defaults() -> None:
     assert bind(take, {"a": 1})() == 8
 
 
-def test_the_signature_behind_another_decorator_counts() -> None:
+def test_the_signature_inside_another_decorator_counts() -> None:
     def traced(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def inner(*positional: Any, **named: Any) -> Any:

@@ -18,7 +18,7 @@ from dragoman.agent.driver import ClientPool, Driver, Listener, RunServices
 from dragoman.agent.events import RunEvent, RunStarted
 from dragoman.agent.handle import Run, Task, begin_conversation, check_given, find_attached, read_task
 from dragoman.agent.hooks import Hooks
-from dragoman.agent.journal import RunJournal
+from dragoman.agent.journal import RunJournal, released_on_error
 from dragoman.agent.machine import Machine
 from dragoman.agent.protocol import Ask
 from dragoman.agent.records import Header, encode, note_secrets, refer
@@ -325,10 +325,11 @@ class Agent(Generic[DepsT]):
             spending.share(config.limits.budget, self.limits.budget)
             machine = Machine(config, spending=spending, sources=sources)
             run_journal = await self._begin(config, conversation, before, last, machine.mode)
-            driver = self._driver(machine, run, start, run_journal)
-            parent_run = parent.machine.config.run_id if parent is not None else ""
-            driver.emit(_started(config, parent_run_id=parent_run))
-            return driver, machine.start(conversation), frozenset()
+            async with released_on_error(run_journal):
+                driver = self._driver(machine, run, start, run_journal)
+                parent_run = parent.machine.config.run_id if parent is not None else ""
+                driver.emit(_started(config, parent_run_id=parent_run))
+                return driver, machine.start(conversation), frozenset()
 
         return Run(start.run_id, session, open_run)
 
@@ -408,13 +409,14 @@ class Agent(Generic[DepsT]):
             await self._start_servers()
             config = self._config(start)
             restored, pending, run_journal = await self._reclaim(journal, config)
-            # What the run used before counted in the budgets of that time. A request without a reply is sent again.
-            spending = restored.machine.spending
-            spending.share(config.limits.budget, self.limits.budget)
-            spending.charge(sum(isinstance(command, Ask) for command in restored.commands))
-            driver = self._driver(restored.machine, run, start, run_journal, restored, pending)
-            driver.emit(_started(config, resumed=True))
-            return driver, restored.commands, restored.started
+            async with released_on_error(run_journal):
+                # What the run used before counted in the budgets of that time. A request without a reply is sent again.
+                spending = restored.machine.spending
+                spending.share(config.limits.budget, self.limits.budget)
+                spending.charge(sum(isinstance(command, Ask) for command in restored.commands))
+                driver = self._driver(restored.machine, run, start, run_journal, restored, pending)
+                driver.emit(_started(config, resumed=True))
+                return driver, restored.commands, restored.started
 
         return Run(run_id, None, open_run)
 

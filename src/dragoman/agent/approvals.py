@@ -366,7 +366,6 @@ class Broker:
         *,
         inspect: Inspector,
         rules: Callable[[], Rules],
-        draw: Callable[[int], bytes] = os.urandom,
         report: Report = _ignore,
     ) -> None:
         self._services = services
@@ -374,7 +373,6 @@ class Broker:
         self._session = session
         self._inspect = inspect
         self._rules = rules
-        self._draw = draw
         self._report = report
         self._sink = services.human_sink
         self._pending = dict(services.pending)
@@ -402,7 +400,7 @@ class Broker:
             # A request that is still valid keeps its id, so that a person who has seen it can still answer it.
             seconds = self._services.approval_seconds
             expires = None if seconds is None else self._services.wall() + seconds
-            request = self._request(command, f"apr_{self._draw(9).hex()}", expires)
+            request = self._request(command, f"apr_{os.urandom(9).hex()}", expires)
         announce(request)
         approval = await self._answer(request, left)
         run_journal = self._services.run_journal

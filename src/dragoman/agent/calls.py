@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 
 from dragoman.agent.events import ToolProgressed, ToolStarted
 from dragoman.agent.hooks import HookFailed, Stop
-from dragoman.agent.protocol import Planned, RunTools, Stopped, ToolAnswered
+from dragoman.agent.protocol import Planned, RunTools, ToolAnswered
 from dragoman.agent.redaction import LOST, hide_secrets, restore_secrets
 from dragoman.agent.turn import TOO_LATE, UNKNOWN_OUTCOME
 from dragoman.errors import InvalidArguments, ModelMistake, ToolError
@@ -39,11 +40,11 @@ _log = get_log("tools")
 _IDLE_SECONDS = 10.0
 
 
-class Workers:
+class ToolThreads:
     """A pool of threads. An idle thread stays for a while; a new one starts if none is idle."""
 
     def __init__(self) -> None:
-        self._idle: list[_Worker] = []
+        self._idle: list[_ToolThread] = []
         self._lock = threading.Lock()
 
     def submit(self, work: Callable[[], Any], ended: asyncio.Future[None] | None = None) -> asyncio.Future[Any]:
@@ -60,71 +61,83 @@ class Workers:
             if problem is None:
                 future.set_result(value)
             else:
-                future.set_exception(_carry(problem))
+                future.set_exception(_make_settable(problem))
             if ended is not None:
                 _set(ended)
 
-        def job() -> None:
+        def job() -> Callable[[], object]:
             value: Any = None
             problem: BaseException | None = None
             try:
                 value = context.run(work)
             except BaseException as raised:  # Nothing may end a thread that all tools share.
                 problem = raised
-            with suppress(RuntimeError):  # the loop is closed, and nothing waits for the result
-                loop.call_soon_threadsafe(settle, value, problem)
+            return lambda: loop.call_soon_threadsafe(settle, value, problem)
 
         with self._lock:
-            worker = self._idle.pop() if self._idle else None
-        if worker is None:
-            worker = _Worker(self)
-            worker.start()
-        worker.jobs.put(job)
+            thread = self._idle.pop() if self._idle else None
+        if thread is None:
+            thread = _ToolThread(self)
+            thread.start()
+        thread.jobs.put(job)
         return future
 
-    def keep(self, worker: _Worker) -> None:
-        """Register an idle worker for the next job."""
-        with self._lock:
-            self._idle.append(worker)
+    def forget(self) -> None:
+        """Forget the threads of the parent process after a fork: they do not exist in this one.
 
-    def dismiss(self, worker: _Worker) -> bool:
-        """Whether an idle worker may end. It may not if it has just received a job."""
+        Another thread may have held the lock at that moment.
+        """
+        self._idle, self._lock = [], threading.Lock()
+
+    def add_idle(self, thread: _ToolThread) -> None:
+        """Register an idle thread for the next job."""
         with self._lock:
-            if worker in self._idle:
-                self._idle.remove(worker)
+            self._idle.append(thread)
+
+    def remove_idle(self, thread: _ToolThread) -> bool:
+        """Remove an idle thread, which may end then. False: it has just received a job."""
+        with self._lock:
+            if thread in self._idle:
+                self._idle.remove(thread)
                 return True
             return False
 
 
-def _carry(problem: BaseException) -> BaseException:
+def _make_settable(problem: BaseException) -> BaseException:
     """Return an exception that a future accepts: it refuses StopIteration, and an exit would end the loop."""
     if isinstance(problem, Exception) and not isinstance(problem, StopIteration):
         return problem
     return RuntimeError(f"{type(problem).__name__}: {problem}")
 
 
-class _Worker(threading.Thread):
-    def __init__(self, workers: Workers) -> None:
+class _ToolThread(threading.Thread):
+    def __init__(self, pool: ToolThreads) -> None:
         super().__init__(name="dragoman-tool", daemon=True)
-        self.jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._workers = workers
+        self.jobs: queue.SimpleQueue[Callable[[], Callable[[], object]]] = queue.SimpleQueue()
+        """Each job returns the function that delivers its result."""
+        self._pool = pool
 
     def run(self) -> None:
         while True:
             try:
                 job = self.jobs.get(timeout=_IDLE_SECONDS)
             except queue.Empty:
-                if self._workers.dismiss(self):
+                if self._pool.remove_idle(self):
                     return
                 continue
-            # The worker counts as idle before the caller sees the result, so that the next call can reuse this thread.
-            job()
-            del job
-            self._workers.keep(self)
+            deliver = job()
+            # The thread is idle before the caller sees the result, so that the next call can reuse it.
+            self._pool.add_idle(self)
+            with suppress(RuntimeError):  # the loop is closed, and nothing waits for the result
+                deliver()
+            # While it waits, the thread must not keep the result alive.
+            del job, deliver
 
 
-shared = Workers()
+shared = ToolThreads()
 """The threads of the process."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=shared.forget)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -233,6 +246,8 @@ class Calls:
         self._running: dict[str, asyncio.Task[None]] = {}
         self.started: set[str] = set()
         """Calls that an earlier process had started."""
+        self._launched: set[str] = set()
+        """Calls of this process whose start was recorded, or is being recorded."""
 
     # ---- the interface of the driver ---------------------------------------------------------------------------------
 
@@ -250,21 +265,25 @@ class Calls:
         if self._running:
             await asyncio.wait(list(self._running.values()))
 
+    def find_unstarted(self, call_ids: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the calls that no process has started."""
+        return tuple(each for each in call_ids if each not in self.started and each not in self._launched)
+
     async def run(self, command: RunTools) -> None:
         """Run the calls of a batch concurrently, up to the limit. The machine receives each result at once."""
         if not is_shielded(self._services.workspace):
-            # Not earlier: where dragoman lies in the workspace, this takes a second, and a run may never call a tool.
+            # Not earlier: if dragoman is in the workspace, this takes a second, and a run may never call a tool.
             await asyncio.to_thread(shield_imports, self._services.workspace)
         if len(command.batch) == 1:
             await self._run_one(command.batch[0], command.turn)
             return
-        gate = asyncio.Semaphore(self._config.limits.concurrency)
+        semaphore = asyncio.Semaphore(self._config.limits.concurrency)
 
-        async def run_gated(planned: Planned) -> None:
-            async with gate:
+        async def run_within_limit(planned: Planned) -> None:
+            async with semaphore:
                 await self._run_one(planned, command.turn)
 
-        tasks = {planned.call.id: asyncio.create_task(run_gated(planned)) for planned in command.batch}
+        tasks = {planned.call.id: asyncio.create_task(run_within_limit(planned)) for planned in command.batch}
         self._running = dict(tasks)
         try:
             # A task that was cancelled with the run has no result. An exception in one task fails the whole batch.
@@ -291,6 +310,8 @@ class Calls:
         cancelling = threading.Event()
         bound = self._bind(planned, turn, cancelling, seconds)
         if isinstance(bound, CallOutcome):
+            # Without a start, nothing has stored the reply yet, and a hook may follow.
+            await driver.flush()
             await self._answer(call, tool, bound, 0.0)
             return
         if not await self._start(planned, turn):
@@ -298,7 +319,6 @@ class Calls:
         began = driver.now()
         ran = await run_call(bound, call, cancelling, seconds, max_output=self._services.max_output)
         if ran.abandoned:
-            driver.abandoned += 1
             driver.note("tool_abandoned", f"{call.name} did not stop after its timeout and may still be running")
         await self._answer(call, tool, ran, driver.now() - began)
 
@@ -326,12 +346,14 @@ class Calls:
         broker = driver.broker
         stale = broker.check(planned)
         if stale is None:
+            self._launched.add(call.id)
             if self._services.run_journal is not None:
                 request = planned.approved.request if planned.approved is not None else ""
                 await self._services.run_journal.start(call, driver.now(), request)
             # There is no await between this check and the start.
             stale = broker.check(planned, uses=True)
         if stale is not None:
+            self._launched.discard(call.id)
             driver.note("approval_stale", f"{call.name}: {stale.reason}")
             await driver.tell(replace(stale, at=driver.now()))
             return False
@@ -345,12 +367,13 @@ class Calls:
             result = hide_secrets(result, self._services.model_sink)
         answer = ran.answer
         told = ToolAnswered(call.id, result, answer.ends, answer.reason, ran.is_mistake, seconds, driver.now())
+        if stop is not None and answer.ends is None:
+            # With the result, and not after it: the machine would already have asked the model again.
+            told = replace(told, ends="stopped", reason=stop.reason)
         if answer.problem is not None:
             error, retries = self._report(call, answer.problem), isinstance(answer.problem, Retry)
             told = replace(told, error=error, retries=retries)
         await driver.tell(told)
-        if stop is not None:
-            await driver.tell(stop)
 
     def _report(self, call: ToolCall, problem: BaseException) -> str:
         """Log and list an exception that is no answer to the model. Return its redacted traceback."""
@@ -361,7 +384,7 @@ class Calls:
         self._driver.add_problem("tool_raised", f"{call.name} raised an exception\n{shown}")
         return shown
 
-    async def _show_result(self, call: ToolCall, tool: Tool, result: ToolResult) -> tuple[ToolResult, Stopped | None]:
+    async def _show_result(self, call: ToolCall, tool: Tool, result: ToolResult) -> tuple[ToolResult, Stop | None]:
         """Return the result after all hooks. A result that one of them could not see is withheld."""
         driver, hooks = self._driver, self._services.hooks
         if not hooks.has("after_tool"):
@@ -377,7 +400,7 @@ class Calls:
             words = "The tool ran, and its result was withheld because a hook failed."
             return ToolResult(call.id, call.name, words, is_error=True, data=result.data), None
         if isinstance(shown, Stop):
-            return result, Stopped(shown.reason, at=driver.now())
+            return result, shown
         return shown, None
 
     # ---- the context of a tool ---------------------------------------------------------------------------------------
@@ -391,7 +414,7 @@ class Calls:
             return (), ""
         try:
             # `inspect` gets a copy, since its changes must not reach the call. Its result may be endless, so it is cut.
-            told = tool.inspect(copy.deepcopy(call.arguments), self._still(call))
+            told = tool.inspect(copy.deepcopy(call.arguments), self._make_context(call))
             found = tuple(islice(told, _MOST_OPERANDS + 1))
         except Exception as problem:  # The tool's own code. A call without known operands needs an approval.
             self._driver.report_bug(f"`inspect` of the tool {tool.name}", problem)
@@ -403,7 +426,7 @@ class Calls:
             return found[:_MOST_OPERANDS], words
         return found, ""
 
-    def _still(self, call: ToolCall) -> ToolContext:
+    def _make_context(self, call: ToolCall) -> ToolContext:
         services, config = self._services, self._config
         return ToolContext(
             run_id=config.run_id,
@@ -431,7 +454,7 @@ class Calls:
             return driver.machine.permissions.decide(other, planned.tool, *self.inspect(other, planned.tool))
 
         return replace(
-            self._still(call),
+            self._make_context(call),
             turn=turn,
             deadline=services.clock() + seconds,
             cancelled=cancelling.is_set,

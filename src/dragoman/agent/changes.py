@@ -32,7 +32,7 @@ class Change(Struct, frozen=True):
 
     @property
     def arguments(self) -> frozenset[str]:
-        """The arguments that need not be shown beside the diff."""
+        """The arguments that the diff shows already."""
         return frozenset({"content", "old", "new"}) if self.lines else frozenset()
 
 

@@ -19,7 +19,7 @@ from dragoman.agent import protocol as do
 from dragoman.agent.approvals import ApprovalRequest, Approver, Broker
 from dragoman.agent.audit import Auditor
 from dragoman.agent.calls import Calls
-from dragoman.agent.context import Compactor, TrimOldResults
+from dragoman.agent.context import Compaction, Compactor, TrimOldResults
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, Noticed, RunEnded, RunEvent
 from dragoman.agent.hooks import (
     Deny,
@@ -252,8 +252,6 @@ class Driver:
         self._cancel_reason: str | None = None
         self._is_abandoned = False
         self._task: asyncio.Task[Any] | None = None
-        self.abandoned = 0
-        """The number of tools that did not stop after their cancellation."""
 
     # ---- the interface of the handle ---------------------------------------------------------------------------------
 
@@ -335,7 +333,8 @@ class Driver:
         await self._calls.cancel_all()
         partial = self._partial.reply.text if self._partial is not None else ""
         self._waiting.clear()
-        await self.tell(Cancelled(self._cancel_reason or "cancelled", partial, at=self.now()))
+        unstarted = self._calls.find_unstarted(self.machine.running)
+        await self.tell(Cancelled(self._cancel_reason or "cancelled", partial, self.now(), unstarted))
         while self._waiting:
             command = self._waiting.popleft()
             if isinstance(command, do.Finish):
@@ -371,7 +370,12 @@ class Driver:
         run_journal = self._services.run_journal
         if run_journal is not None and self.machine.result is None and not isinstance(told, Postponed):
             await run_journal.record(told)
-        self._take(self.machine.receive(told))
+        was_over = self.machine.result is not None
+        commands = self.machine.receive(told)
+        if self.machine.result is not None and not was_over:
+            # The run is over: nobody has to be asked any more. What was learned is still stored.
+            self._waiting = deque(each for each in self._waiting if isinstance(each, do.RememberFact))
+        self._take(commands)
 
     def _take(self, commands: Iterable[do.Command]) -> None:
         """Queue commands. Emit events and cancel tools immediately."""
@@ -435,15 +439,21 @@ class Driver:
             self.emit(RunEnded(command.result))
 
     async def _finish(self, command: do.Finish) -> None:
-        if self._services.run_journal is not None:
-            await self._services.run_journal.end(command.result)
-        outcome = command.result.outcome
+        try:
+            if self._services.run_journal is not None:
+                await self._services.run_journal.end(command.result)
+        except asyncio.CancelledError:
+            # The run has ended all the same, and the listeners have to know: the journal writes what it was given.
+            self._report_end(command.result)
+            raise
+        self._report_end(command.result)
+
+    def _report_end(self, result: RunResult) -> None:
+        outcome = result.outcome
         level = INFO if outcome.is_success else WARNING
         if _log.isEnabledFor(level):
-            self._write_log(
-                level, f"ended after {command.result.turns} turns: {outcome.kind} {outcome.reason}".rstrip()
-            )
-        self.emit(RunEnded(command.result))
+            self._write_log(level, f"ended after {result.turns} turns: {outcome.kind} {outcome.reason}".rstrip())
+        self.emit(RunEnded(result))
 
     # ---- the model ---------------------------------------------------------------------------------------------------
 
@@ -517,7 +527,7 @@ class Driver:
             reply = replace(reader.reply, failure=Failure("timed_out", "the reply did not arrive before the deadline"))
             self._partial = None
             return Replied(reply, at=self.now(), model=model)
-        # If the run was cancelled meanwhile, the received part of the reply is still read.
+        # From here on, a cancellation has no partial reply to report.
         self._partial = None
         for event in reader.close():
             self.emit(event)
@@ -532,14 +542,14 @@ class Driver:
             # Nobody sees the events before the end, so they need not come one by one.
             notices, events = await client_for.fetch(composed.request, deadline=until)
             for notice in notices:
-                self._hear(notice)
+                self._handle_notice(notice)
             reader.feed_whole(events)
             return
         async with aclosing(client_for.stream_batches(composed.request, whole=whole, deadline=until)) as batches:
             async for batch in batches:
                 for event in batch:
                     if type(event) in _NOTICES:
-                        self._hear(event)
+                        self._handle_notice(event)
                         continue
                     shown = reader.feed(event)
                     if is_heard:
@@ -548,7 +558,7 @@ class Driver:
                         if self._services.budget is not None:
                             await self._services.budget()
 
-    def _hear(self, event: RequestPrepared | RequestRetried | ModelReplaced) -> None:
+    def _handle_notice(self, event: RequestPrepared | RequestRetried | ModelReplaced) -> None:
         """Handle a notice of the client: emit a retry, and note in the result what the wire cannot carry."""
         if isinstance(event, RequestRetried):
             self.emit(event)
@@ -627,6 +637,8 @@ class Driver:
             if inspect.isawaitable(made):
                 async with asyncio.timeout(self.left()):
                     made = await made
+            if not isinstance(made, Compaction):
+                raise TypeError(f"it returned {type(made).__name__}, not a Compaction")
         except Exception as problem:  # The developer's code failed; trimming needs no other code.
             self.report_bug("the compactor", problem)
             self.note("compactor_failed", f"{type(problem).__name__}: {problem}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Generic, get_args
 
 from dragoman.agent.events import RunEvent
@@ -295,9 +296,10 @@ class TextStream:
         self._check = check
 
     async def __aiter__(self) -> AsyncGenerator[str, None]:
-        async for event in self._run:
-            if isinstance(event, TextDelta) and event.text:
-                yield event.text
+        async with aclosing(aiter(self._run)) as events:
+            async for event in events:
+                if isinstance(event, TextDelta) and event.text:
+                    yield event.text
         if self._check and self._run.outcome is not None:
             check_result(self._run.outcome)
 

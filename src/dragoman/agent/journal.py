@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import msgspec
 
 from dragoman.agent.protocol import Cancelled, Input, Replied
@@ -31,7 +34,6 @@ class RunJournal:
         self._start = list(start)
         self._sink = sink
         self._delivering: tuple[str, ...] = ()
-        self._has_ended = False
         self._held: list[Entry] = []
 
     def carry(self, call_ids: tuple[str, ...]) -> None:
@@ -83,7 +85,6 @@ class RunJournal:
             kept,
         )
         await self._append(Entry("ended", encode(body)))
-        self._has_ended = True
 
     async def close(self) -> None:
         """Release the run, so that another process can continue it."""
@@ -99,6 +100,17 @@ class RunJournal:
         whole = [*held, *entries]
         noted = [msgspec.structs.replace(each, body=note_secrets(each.body, self._sink)) for each in whole]
         await self._journal.append(self._run_id, noted, token=self._token)
+
+
+@asynccontextmanager
+async def released_on_error(run_journal: RunJournal | None) -> AsyncIterator[None]:
+    """Release the run if the block raises an exception. Nobody would continue it."""
+    try:
+        yield
+    except BaseException:
+        if run_journal is not None:
+            await run_journal.close()
+        raise
 
 
 async def record_cancellation(journal: Journal, run_id: str, reason: str) -> None:

@@ -123,11 +123,11 @@ class RunStats:
         self.calls: list[ToolCall | InvalidCall] = []
         self.results: list[ToolResult] = []
         self._problems: list[Problem] = []
-        self._turn = 0
+        self.turn = 0
+        """The current turn."""
 
     def spend(self, usage: Usage, cost: float | None, model: str) -> None:
         """Add the usage and cost of one reply."""
-        self._turn += 1
         self._model = model
         self.last_usage, self.last_cost = usage, cost
         self.usage = add_usage(self.usage, usage)
@@ -141,7 +141,7 @@ class RunStats:
 
     def note(self, kind: str, message: str) -> None:
         """Add a problem, or a measure against one."""
-        self._problems.append(Problem(kind, message, self._turn))
+        self._problems.append(Problem(kind, message, self.turn))
 
     def conclude(
         self, outcome: Outcome, text: str, data: Any, messages: list[Message], turns: int, model: str
@@ -252,10 +252,13 @@ class Machine:
     def _receive_rare(self, told: Input) -> list[Command]:
         """Process what is no answer to a command."""
         if isinstance(told, Cancelled):
+            if self._turn is not None:
+                self._turn.take_back(told.unstarted)
             return self._give_up(end("cancelled", told.reason), "Not run: the run was cancelled.", told.partial)
         if isinstance(told, Stopped):
             kind: OutcomeKind = "hook_failed" if told.failed else "stopped"
-            self._spend(told.usage, told.model, was_sent=told.usage != Usage())
+            if self._ask is not None:
+                self._spend(told.usage, told.model, was_sent=told.usage != Usage())
             return self._give_up(end(kind, told.reason), "Not run: the run was stopped.")
         if isinstance(told, Steered):
             self._steering.append(told.message)
@@ -276,7 +279,7 @@ class Machine:
         taken: list[Command] = []
         partial = ""
         if isinstance(told, Replied) and self._ask is not None:
-            self._spend(told.reply.usage, told.model)
+            self._spend(told.reply.usage, told.model, was_sent=told.reply.failure is None)
             partial = told.found.text or told.reply.text
         elif isinstance(told, ToolAnswered) and self._turn is not None:
             taken = self._turn.take_last(told)
@@ -303,6 +306,11 @@ class Machine:
     def deadline(self) -> float | None:
         """The deadline of the run, in seconds since its start."""
         return self.config.limits.seconds
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The ids of the calls that run, or are about to."""
+        return self._turn.running if self._turn is not None else ()
 
     def outstanding(self) -> list[Command]:
         """Return the commands without an answer, for a driver that resumes the run."""
@@ -331,7 +339,8 @@ class Machine:
         used, own = self.spending.turns, self.config.limits.turns
         if used < own:
             return "the turn limit of the parent run is reached"
-        others = f"; agents that this run called used {used - self._asks} of them" if used > self._asks else ""
+        children = self.stats.child_turns
+        others = f"; agents that this run called used {children} of them" if children else ""
         return f"the turn limit of {own} is reached{others}"
 
     def _shorten(self, *, overflowed: bool = False) -> list[Command]:
@@ -376,9 +385,10 @@ class Machine:
         asked = len(self.messages) + (self._nudge is not None)
         self._nudge = None
         closed = self._close_turn()
+        self.stats.turn = self._asks + 1
         for kind, words in self._asking.take_news():
             self.stats.note(kind, words)
-            # Short descriptions and a clean history change nothing that a person would look for.
+            # People need no notice of shorter descriptions and of a clean history.
             closed += [Emit(Noticed(kind, words, self._asks + 1))] if kind == "tools_deferred" else []
         self._count_turn(1)
         self._open_turn = self._asks
@@ -459,7 +469,7 @@ class Machine:
                 return self._ask_about_suspects(told)
             if is_empty(reply, found):
                 # The empty reply is not kept: some providers would reject it, and it is of no use to the model.
-                return self._starved(reply) if is_starved(reply) else self._blank()
+                return self._starved(reply) if is_starved(reply, self._asking.max_tokens) else self._blank()
         self._mistakes.blanks = 0
         calls = self._add_answer(told)
         if reply.stop == "refusal":
@@ -480,7 +490,7 @@ class Machine:
         return self._offer(found.text, None)
 
     def _ask_about_suspects(self, told: Replied) -> list[Command]:
-        """The reply attempted a call: the model is told once, and makes the call or answers in plain words."""
+        """The reply attempted a call. Tell the model once, so that it makes the call, or answers without one."""
         self._note_doubts(told.found)
         self._add_answer(told)
         self._add(Message("user", [Text(told.found.notice)]))
@@ -741,7 +751,9 @@ class Machine:
         commands: list[Command] = []
         if self._turn is not None:
             commands += self._turn.abandon(words)
-            self._add_results([slot.call for slot in self._turn.slots], self._turn.results)
+            results = self._turn.results
+            self._add_results([slot.call for slot in self._turn.slots], results)
+            commands += self._close_turn(results)
             self._turn = None
         elif self._answer is not None and self._answer.calls:
             commands += self._settle(self._answer.calls, words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
@@ -101,11 +102,12 @@ class AnswerStream(Generic[AnswerT]):
     async def __aiter__(self) -> AsyncGenerator[PartialAnswer[AnswerT], None]:
         # The answer is for the program, as that of the result is: unlike an event, it is not redacted.
         self._run.tap = self._tap
-        async for event in self._run:
-            if self._run.answer_tool is None:
-                raise ConfigError("no structured answer was asked for", hint="agent.stream(task, answer=...)")
-            if isinstance(event, PartialAnswer):
-                yield event
+        async with aclosing(aiter(self._run)) as events:
+            async for event in events:
+                if self._run.answer_tool is None:
+                    raise ConfigError("no structured answer was asked for", hint="agent.stream(task, answer=...)")
+                if isinstance(event, PartialAnswer):
+                    yield event
         result = self._run.outcome
         if result is None:
             return

@@ -100,7 +100,8 @@ class ToolAnswered(Struct, frozen=True, tag="tool_answered"):
 
     call_id: str
     result: ToolResult
-    ends: Literal["finished", "halted", "failed"] | None = None
+    ends: Literal["finished", "halted", "failed", "stopped"] | None = None
+    """The run ends with this result: because of the tool, or because a hook stopped it."""
     reason: str = ""
     is_mistake: bool = False
     """The arguments could not be converted to the types of the function, so nothing ran."""
@@ -134,6 +135,8 @@ class Cancelled(Struct, frozen=True, tag="cancelled"):
     partial: str = ""
     """The received part of an interrupted reply."""
     at: float = 0.0
+    unstarted: tuple[str, ...] = ()
+    """The ids of calls that were about to run, and whose start is not recorded."""
 
 
 class Stopped(Struct, frozen=True, tag="stopped"):

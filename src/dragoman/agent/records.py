@@ -123,7 +123,7 @@ def encode(value: Any) -> bytes:
         return _encode_slowly(value)
     except (ValueError, TypeError, RecursionError):
         # Only tool data can be self-referential or have keys that are not strings.
-        return _encode_slowly(_with_words(value))
+        return _encode_slowly(_with_text_results(value))
 
 
 def _encode_slowly(value: Any) -> bytes:
@@ -132,17 +132,17 @@ def _encode_slowly(value: Any) -> bytes:
     return json.dumps(plain, default=_shown).encode()
 
 
-def _with_words(value: Any) -> Any:
+def _with_text_results(value: Any) -> Any:
     """Return the value with tool data replaced by text."""
     if isinstance(value, ToolAnswered):
-        return replace(value, result=_worded(value.result))
+        return replace(value, result=_with_text_data(value.result))
     if isinstance(value, Ended | Header | Compacted):
-        messages = [replace(message, parts=list(map(_worded, message.parts))) for message in value.messages]
+        messages = [replace(message, parts=list(map(_with_text_data, message.parts))) for message in value.messages]
         return replace(value, messages=messages)
     return value
 
 
-def _worded(part: Any) -> Any:
+def _with_text_data(part: Any) -> Any:
     return replace(part, data=_shown(part.data)) if isinstance(part, ToolResult) and part.data is not None else part
 
 

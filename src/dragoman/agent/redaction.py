@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _TAGGED = re.compile(r"#[A-Za-z0-9]+-\d+\]\Z")
 LOST = (
     "Not run: {name} stands for a secret that is not known any more. Read the file again, and use the placeholder that "
-    "stands there now."
+    "it contains now."
 )
 
 
@@ -77,7 +77,7 @@ _EXPRESSION = re.compile(r"\(\(|\$\[|\[\[")
 _PARAMETER = re.compile(r"\$\{?[#!]?[A-Za-z0-9_]*\Z")
 _ACTIVE_IN_QUOTES = frozenset("$`\"'\\!\n\r")
 _EXPANDED = ("glob", "brace", "tilde", "substitution")
-# The words of these programs are names of variables, or code; or one of the words is a program.
+# The arguments of these programs are names of variables, or code, or the name of another program.
 _EVALUATE = word_set("let declare typeset local eval trap alias read unset readonly")
 _START_OTHERS = word_set(
     "exec command builtin env xargs nohup nice ionice timeout sudo doas su setsid stdbuf watch source . bash sh dash "
@@ -94,7 +94,7 @@ _TAKES_SECRET = re.compile(
     r"(?:pass(?:word|wd|phrase)?|pwd|token|secret|key|auth|credentials?|bearer|cookie)",
     re.IGNORECASE,
 ).fullmatch
-# They have no such option: every word of theirs may be a file.
+# These programs have no such option: each of their arguments may be a file.
 _CHANGE_FILES = word_set(
     "rm rmdir unlink shred mv cp ln dd tee truncate install chmod chown chgrp touch mkdir mkfifo mknod tar rsync cpio"
 )
@@ -143,13 +143,13 @@ def _is_literal(command: str, start: int, end: int, *, is_known: bool, is_certai
     whole = f"{mark}{stand_in}{mark}"
     if any(mark in each and whole not in each for one in read.commands for each in one.words):
         return False
-    if any(_stands_badly(one, mark) for one in read.commands) or not _stands_whole(read, whole):
+    if any(_is_in_name_or_expansion(one, mark) for one in read.commands) or not _is_one_word(read, whole):
         return False
     return is_certain or _is_secret_by_place(read, whole, hidden)
 
 
 def _is_secret_by_place(read: CommandLine, whole: str, hidden: str) -> bool:
-    """Whether names and addresses around it say that it is a secret, in a line that runs no code besides."""
+    """Whether names and addresses around a text say that it is a secret, in a line that runs no other code."""
     from dragoman.policy.shell.programs import WRAPPERS, base_name, is_interpreter
 
     for one in read.commands:
@@ -186,7 +186,7 @@ def _is_marked_as_secret(option: str, word: str, whole: str, hidden: str) -> boo
     return is_named and before[-1] in "=: "
 
 
-def _stands_badly(command: SimpleCommand, mark: str) -> bool:
+def _is_in_name_or_expansion(command: SimpleCommand, mark: str) -> bool:
     """Whether the mark is in the name of the program, or in a word that bash expands."""
     program = command.words[0].rpartition("/")[2] if command.words else ""
     for index, word in enumerate(command.words):
@@ -200,7 +200,7 @@ def _stands_badly(command: SimpleCommand, mark: str) -> bool:
     return any(mark in each.partition("=")[0] for each in command.assignments)
 
 
-def _stands_whole(read: CommandLine, whole: str) -> bool:
+def _is_one_word(read: CommandLine, whole: str) -> bool:
     texts = [text for one in read.commands for text in (*one.words, *one.assignments)]
     texts += [each.target for one in read.commands for each in one.redirections]
     return any(whole in text for text in texts)

@@ -109,6 +109,7 @@ class Problem(Struct, frozen=True):
     kind: str
     message: str
     turn: int = 0
+    """The number of the turn, as in the events; 0 before the first request."""
 
 
 class RunResult(Struct, Generic[AnswerT], frozen=True):

@@ -139,7 +139,8 @@ async def last_messages(journal: Journal, run_id: str, records: Sequence[Record]
     if records[-1].kind == "ended":
         return _messages_at_end(records, start)
     restored = restore(records, config, start=start)
-    if restored.machine.result is None:
-        restored.machine.receive(Cancelled("interrupted", at=restored.elapsed))
-    result = restored.machine.result
-    return result.messages if result is not None else restored.machine.messages
+    machine = restored.machine
+    if machine.result is None:
+        unstarted = tuple(each for each in machine.running if each not in restored.started)
+        machine.receive(Cancelled("interrupted", at=restored.elapsed, unstarted=unstarted))
+    return machine.result.messages if machine.result is not None else machine.messages

@@ -50,7 +50,7 @@ class ToolSources:
         return self.tools
 
     async def close(self) -> None:
-        """End the servers that were given as tools. A toolbox belongs to whoever connected it."""
+        """End the servers that were given as tools. A toolbox is closed by the code that connected it."""
         if self._own is not None:
             await self._own.aclose()
 

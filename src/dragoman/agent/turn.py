@@ -26,7 +26,7 @@ from dragoman.agent.protocol import (
     ToolAnswered,
 )
 from dragoman.agent.records import Past
-from dragoman.agent.result import Limits, Outcome, end
+from dragoman.agent.result import Limits, Outcome, OutcomeKind, end
 from dragoman.agent.watch import Verdict, Watch, duplicates
 from dragoman.args import load
 from dragoman.errors import ConfigError
@@ -137,6 +137,8 @@ _EXPECTED: dict[type, tuple[State, ...]] = {
     Stale: ("running",),
 }
 """The states in which a call accepts such an input. All other inputs need the state `asking`."""
+_OUTCOMES: dict[str, OutcomeKind] = {"halted": "halted", "failed": "tool_failed", "stopped": "stopped"}
+"""The outcome of a run that the result of a call ends."""
 _MOST_STALE = 3
 """How many stale approvals a call may have before it is denied."""
 
@@ -206,6 +208,11 @@ class CallTurn:
         return any(slot.state == "postponed" for slot in group) and not any(
             slot.state in (*_WAITING, "ready") for slot in group
         )
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The ids of the calls that run, or are about to."""
+        return tuple(slot.call.id for slot in self.slots if slot.state == "running")
 
     def show_waiting(self) -> list[ToolResult]:
         """Return a result for each call, including calls that have none yet."""
@@ -459,8 +466,9 @@ class CallTurn:
             self.answer = told.reason
             return commands + self._end(end("answered"), "Not run: a final answer was given in the same reply.")
         if told.ends is not None:
-            kind: Literal["halted", "tool_failed"] = "halted" if told.ends == "halted" else "tool_failed"
-            return commands + self._end(end(kind, told.reason), f"Not run: {told.ends}. {told.reason}".strip())
+            return commands + self._end(
+                end(_OUTCOMES[told.ends], told.reason), f"Not run: {told.ends}. {told.reason}".strip()
+            )
         if self.outcome is not None:
             return commands + self._end(self.outcome, "Not run: the run was ended because it repeated itself.")
         return commands
@@ -471,6 +479,13 @@ class CallTurn:
         self.outcome = outcome
         return self.abandon(words)
 
+    def take_back(self, call_ids: Iterable[str]) -> None:
+        """Note that these calls were not started, although the driver was told to run them."""
+        for call_id in call_ids:
+            slot = self._by_id.get(call_id)
+            if slot is not None and slot.state == "running":
+                slot.state = "ready"
+
     def take_last(self, told: ToolAnswered) -> list[Command]:
         """Accept the result of a call, but start no other call."""
         slot = self._by_id.get(told.call_id)
@@ -479,9 +494,8 @@ class CallTurn:
     def abandon(self, words: str) -> list[Command]:
         """Give every open call a result: running calls are cancelled, the others never start."""
         commands = self._settle_twins()
-        running = tuple(slot.call.id for slot in self.slots if slot.state == "running")
-        if running:
-            commands.append(CancelTools(running))
+        if self.running:
+            commands.append(CancelTools(self.running))
         for slot in self.slots:
             if slot.state == "settled":
                 continue

@@ -126,7 +126,7 @@ _MESSAGES = {
 """By the kind of repetition: the note after a result, and the result of a blocked call."""
 
 
-def _speak(action: Action, kind: str, name: str, count: int, period: int = 1) -> Verdict:
+def _make_verdict(action: Action, kind: str, name: str, count: int, period: int = 1) -> Verdict:
     note, refusal = _MESSAGES[kind]
     message = refusal if action == "block" else note
     message = message.format(name=name, count=count, before=count - 1, period=period)
@@ -240,7 +240,7 @@ class CycleDetector:
         assert steps is not None, "only periods with an enabled detector are searched"
         return steps
 
-    def foresee(self, call: Digest) -> tuple[Cycle, Pair] | None:
+    def predict(self, call: Digest) -> tuple[Cycle, Pair] | None:
         """Return the cycle that this call would complete or continue, if its result is the same as last time."""
         last = next((pair for pair in reversed(self._pairs) if pair[0] == call), (call, _UNKNOWN))
         expected = self._now.setdefault(call, last)
@@ -355,7 +355,7 @@ class FailureDetector:
         self._tools.pop(name, None)
         self._calls.pop(call, None)
 
-    def foresee(self, name: str, call: Digest) -> tuple[int, Digest] | None:
+    def predict(self, name: str, call: Digest) -> tuple[int, Digest] | None:
         """Return how often in a row the error of this call occurred, and the error; None if it has not failed."""
         own = self._calls.get(call)
         if own is None:
@@ -386,7 +386,7 @@ class SameResultDetector:
     def __init__(self, window: int) -> None:
         self._seen: deque[_Seen] = deque(maxlen=window)
 
-    def foresee(self, turn: int, name: str, call: Digest) -> tuple[int, Digest] | None:
+    def predict(self, turn: int, name: str, call: Digest) -> tuple[int, Digest] | None:
         """Return the count that includes this call, if it gives the usual result of the tool; and that result."""
         result = next((seen.result for seen in reversed(self._seen) if seen.name == name), None)
         if result is None:
@@ -438,7 +438,7 @@ class Watch:
     def __init__(self, settings: WatchSettings = PATIENCE) -> None:
         self._settings = settings
         self._cycles = CycleDetector(settings.repeats, settings.cycles, settings.longest_cycle)
-        self._sameness = SameResultDetector(settings.window)
+        self._same_results = SameResultDetector(settings.window)
         self._failures = FailureDetector()
         self._number = 0
         self._turn = _TurnSoFar()
@@ -485,16 +485,16 @@ class Watch:
 
     def _judge_call(self, call: ToolCall, key: Digest) -> _Blocked | None:
         name, settings = call.name, self._settings
-        cycle = self._cycles.foresee(key)  # always called first: it tracks the calls of this turn
-        failed = self._failures.foresee(name, key)
+        cycle = self._cycles.predict(key)  # always called first: it tracks the calls of this turn
+        failed = self._failures.predict(name, key)
         if settings.failures is not None and failed is not None and failed[0] >= settings.failures:
-            return _Blocked(_speak("block", "repeated_failure", name, failed[0]), failed[1], fails=True)
+            return _Blocked(_make_verdict("block", "repeated_failure", name, failed[0]), failed[1], fails=True)
         if cycle is not None:
             found, expected = cycle
-            return _Blocked(self._speak_of_circle("block", found, name), expected[1])
-        same = self._sameness.foresee(self._number, name, key) if settings.same_results else None
+            return _Blocked(self._make_cycle_verdict("block", found, name), expected[1])
+        same = self._same_results.predict(self._number, name, key) if settings.same_results else None
         if same is not None and settings.same_results and settings.same_results.reaches("block", same[0]):
-            return _Blocked(_speak("block", "same_result", name, same[0]), same[1])
+            return _Blocked(_make_verdict("block", "same_result", name, same[0]), same[1])
         return None
 
     def _count_attempt(self, call: ToolCall, key: Digest) -> None:
@@ -534,38 +534,40 @@ class Watch:
         count = self._failures.add(self._number, call.name, key, error)
         if self._settings.failures is None or count < self._settings.failures:
             return None
-        return _speak("warn", "repeated_failure", call.name, count)
+        return _make_verdict("warn", "repeated_failure", call.name, count)
 
     def _after_success(self, call: ToolCall, pair: Pair, *, counts: bool) -> Verdict | None:
         if pair in self._turn.counted:
             return None
         self._turn.counted.add(pair)
-        found = [self._judge_circle(self._cycles.add(pair), call.name)]
+        found = [self._judge_cycle(self._cycles.add(pair), call.name)]
         if counts:
-            found.append(self._judge_sameness(call.name, pair))
+            found.append(self._judge_same_results(call.name, pair))
         verdicts = [verdict for verdict in found if verdict is not None]
         return max(verdicts, key=lambda verdict: _SEVERITY.index(verdict.action), default=None)
 
-    def _judge_circle(self, cycle: Cycle | None, name: str) -> Verdict | None:
+    def _judge_cycle(self, cycle: Cycle | None, name: str) -> Verdict | None:
         if cycle is None or not cycle.whole:
             return None
         steps = self._cycles.steps(cycle)
         if steps.reaches("end", cycle.count):
-            return self._speak_of_circle("end", cycle, name)
-        return self._speak_of_circle("warn", cycle, name) if steps.reaches("warn", cycle.count) else None
+            return self._make_cycle_verdict("end", cycle, name)
+        return self._make_cycle_verdict("warn", cycle, name) if steps.reaches("warn", cycle.count) else None
 
-    def _judge_sameness(self, name: str, pair: Pair) -> Verdict | None:
+    def _judge_same_results(self, name: str, pair: Pair) -> Verdict | None:
         steps = self._settings.same_results
         if steps is None:
             return None
-        count = self._sameness.add(self._number, name, *pair)
+        count = self._same_results.add(self._number, name, *pair)
         if (name, pair[1]) in self._turn.same or not (steps.reaches("warn", count) or steps.reaches("end", count)):
             return None
         self._turn.same.add((name, pair[1]))
-        return _speak("end" if steps.reaches("end", count) else "warn", "same_result", name, count)
+        return _make_verdict("end" if steps.reaches("end", count) else "warn", "same_result", name, count)
 
-    def _speak_of_circle(self, action: Action, cycle: Cycle, name: str) -> Verdict:
-        return _speak(action, "repeated_call" if cycle.period == 1 else "ping_pong", name, cycle.count, cycle.period)
+    def _make_cycle_verdict(self, action: Action, cycle: Cycle, name: str) -> Verdict:
+        return _make_verdict(
+            action, "repeated_call" if cycle.period == 1 else "ping_pong", name, cycle.count, cycle.period
+        )
 
     # ---- the end of a turn -------------------------------------------------------------------------------------------
 

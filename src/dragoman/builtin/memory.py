@@ -25,8 +25,8 @@ from dragoman.types import Tool
 # --------------------------------------------------------------------------------------------------------------------
 # Notes in a file of SQLite: what a model wants to know later, in this session or in this workspace.
 #
-# Every operation opens the file anew. That costs a millisecond, and makes threads, forks and other processes no
-# matter.
+# Every operation opens the file again. That costs a millisecond, and needs no rules for threads, forks and other
+# processes.
 
 IN_MEMORY = ":memory:"
 MOST_NOTES = 1_000
@@ -120,7 +120,7 @@ class NoteStore:
                 )
                 if found[1]:
                     return found
-            # A word may also stand inside another, and some languages put no blanks between them.
+            # A word may also be a part of another one, and some languages put no blanks between words.
             inside = " OR ".join("instr(fold(key), ?) OR instr(fold(text), ?)" for _ in words)
             doubled = [word for word in words for _ in range(2)]
             return _select(
@@ -292,7 +292,7 @@ def make_memory(path: str | os.PathLike[str] | None = None) -> Memory:
 
 
 def default_path() -> str:
-    """The file of this user, beside the journal."""
+    """The file of this user, in the folder of the journal."""
     from dragoman.journal import default_path
 
     return str(default_path(os.environ).with_name("memory.db"))

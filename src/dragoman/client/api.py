@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from typing import Any, Unpack
 
 from msgspec import Struct, structs
@@ -118,7 +119,7 @@ async def _receive(question: _Question) -> tuple[Reply, Extractor | None]:
 
 
 def _log_losses(event: RequestPrepared | RequestRetried | ModelReplaced) -> None:
-    """Tell the log what the wire could not carry: a reply has no place for it."""
+    """Log what the wire could not express: a reply has no field for it."""
     if isinstance(event, RequestPrepared):
         for loss in event.losses:
             _log.info("%s: the request was changed: %s", event.model, loss)
@@ -183,30 +184,32 @@ stream = known_keywords(extra=RequestOptions.__annotations__)(_blocking_stream)
 _HELD_BACK = (CallEnded, CallBroken, CallRefused, UsageReported, ReplyEnded)
 
 
-async def _listen(question: _Question, again: Callable[[], _Question] | None = None) -> AsyncIterator[Event]:
-    """The events of a reply: words as they come, calls at the end, when it is known which of them count.
+async def _listen(question: _Question, again: Callable[[], _Question] | None = None) -> AsyncGenerator[Event]:
+    """Yield the events of a reply: text as it arrives, calls at the end, when it is known which of them count.
 
     `again` returns the question with the tools as text, for an endpoint that rejects them.
     """
     reader = question.open_reader()
     folding = ReplyFolder()
     ends: list[Event] = []
-    async for event in question.client.stream(question.composed.request, deadline=question.deadline):
-        if isinstance(event, NOTICES):
-            _log_losses(event)
-            continue
-        if isinstance(event, ReplyFailed) and (reader is None or not reader.recovers(event.failure)):
-            if again is not None and _rejects_tools(question, event.failure):
-                async for each in _listen(again()):
+    async with aclosing(question.client.stream(question.composed.request, deadline=question.deadline)) as events:
+        async for event in events:
+            if isinstance(event, NOTICES):
+                _log_losses(event)
+                continue
+            if isinstance(event, ReplyFailed) and (reader is None or not reader.recovers(event.failure)):
+                if again is not None and _rejects_tools(question, event.failure):
+                    async with aclosing(_listen(again())) as others:
+                        async for each in others:
+                            yield each
+                    return
+                raise as_error(event.failure)
+            for each in [event] if reader is None else reader.feed(event):
+                if isinstance(each, _HELD_BACK):
+                    ends.append(each)
+                else:
+                    folding.add(each)
                     yield each
-                return
-            raise as_error(event.failure)
-        for each in [event] if reader is None else reader.feed(event):
-            if isinstance(each, _HELD_BACK):
-                ends.append(each)
-            else:
-                folding.add(each)
-                yield each
     for each in ends if reader is None else _judge(reader, ends, folding):
         folding.add(each)
         yield each
@@ -214,7 +217,10 @@ async def _listen(question: _Question, again: Callable[[], _Question] | None = N
 
 
 def _judge(reader: Extractor, ends: list[Event], folding: ReplyFolder) -> Iterator[Event]:
-    """What is left to tell when the verdict is known; `folding` is told of each before the next is asked for."""
+    """Yield the remaining events, when it is known which calls count.
+
+    The caller adds each event to `folding` before it asks for the next one.
+    """
     for each in reader.close():
         if isinstance(each, _HELD_BACK):
             ends.append(each)

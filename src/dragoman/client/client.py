@@ -466,20 +466,22 @@ class FallbackClient(_Asker):
             held: list[ClientEvent] = []
             failure: Failure | None = None
             delivered = False
-            async for event in client.stream(self._write(request, client, position), whole=whole, deadline=deadline):
-                if isinstance(event, NOTICES):
+            events = client.stream(self._write(request, client, position), whole=whole, deadline=deadline)
+            async with aclosing(events):
+                async for event in events:
+                    if isinstance(event, NOTICES):
+                        yield event
+                        continue
+                    if isinstance(event, ReplyFailed):
+                        failure = event.failure
+                    if not delivered and not last and isinstance(event, ReplyStarted | ReplyFailed | ReplyEnded):
+                        held.append(event)
+                        continue
+                    delivered = True
+                    for earlier in held:
+                        yield earlier
+                    held = []
                     yield event
-                    continue
-                if isinstance(event, ReplyFailed):
-                    failure = event.failure
-                if not delivered and not last and isinstance(event, ReplyStarted | ReplyFailed | ReplyEnded):
-                    held.append(event)
-                    continue
-                delivered = True
-                for earlier in held:
-                    yield earlier
-                held = []
-                yield event
             if failure is None or delivered or last or not self._goes_on(failure):
                 for event in held:
                     yield event

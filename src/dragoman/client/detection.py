@@ -236,7 +236,7 @@ class _Detection:
             return "ollama", tuple(await self._client.show_models(local, f"{self.root}/api/show"))
         if len(owners) == 1:
             return owners.pop(), tuple(listed)
-        own = await self._client.studio_models(self.root)
+        own = await self._client.lm_studio_models(self.root)
         if own:
             return "lmstudio", tuple(fill_details(listed, own) or own)
         return "custom", tuple(listed)

@@ -315,10 +315,10 @@ class MetadataClient:
             return await self.show_models(models, lookups["show"].url)
         if "props" not in lookups or all(entry.context for entry in models):
             return models
-        models = fill_details(models, await self.studio_models(self.base_url.partition("?")[0].removesuffix("/v1")))
+        models = fill_details(models, await self.lm_studio_models(self.base_url.partition("?")[0].removesuffix("/v1")))
         return fill_context(models, read_props(await self.look_up(lookups["props"].url)))
 
-    async def studio_models(self, root: str) -> list[ListedModel]:
+    async def lm_studio_models(self, root: str) -> list[ListedModel]:
         """Return the models from LM Studio's own list, with context windows; empty for other servers."""
         for path in _STUDIO_PATHS:
             body = await self.look_up(root + path)

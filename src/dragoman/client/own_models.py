@@ -1,4 +1,4 @@
-"""Models of the caller's own: what an agent, `ask` and `stream` take besides the name of a model and an Endpoint."""
+"""Models that the caller defines: an agent, `ask` and `stream` accept them like a name or an Endpoint."""
 
 from __future__ import annotations
 

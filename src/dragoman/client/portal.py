@@ -87,7 +87,7 @@ class _Interrupts:
         self._loop.call_soon_threadsafe(self._task.cancel)
 
 
-class _Keeper:
+class _ThreadLoop:
     """The loop of one thread, closed when the thread ends."""
 
     def __init__(self) -> None:
@@ -113,9 +113,9 @@ _kept = threading.local()
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    keeper: _Keeper | None = getattr(_kept, "keeper", None)
+    keeper: _ThreadLoop | None = getattr(_kept, "keeper", None)
     if keeper is None or not keeper.is_usable:
-        keeper = _kept.keeper = _Keeper()
+        keeper = _kept.keeper = _ThreadLoop()
         if threading.current_thread() is threading.main_thread():
             # Thread-local values outlive the modules that `close` needs.
             atexit.register(keeper.close)
@@ -124,7 +124,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 def _close_here() -> None:
     """Close the loop of this thread before a fork: the child would share its file descriptors and wake the parent."""
-    keeper: _Keeper | None = getattr(_kept, "keeper", None)
+    keeper: _ThreadLoop | None = getattr(_kept, "keeper", None)
     if keeper is not None:
         keeper.close()
 
@@ -144,8 +144,8 @@ if hasattr(os, "register_at_fork"):
 AHEAD = 64
 """How many items of an iterator are fetched ahead of the caller."""
 # Windows delivers Ctrl-C only between two waits.
-_PATIENCE = 0.1 if os.name == "nt" else None
-_FAREWELL = 5.0
+_POLL_SECONDS = 0.1 if os.name == "nt" else None
+_JOIN_SECONDS = 5.0
 
 
 class _Job(Generic[T]):
@@ -219,7 +219,7 @@ class _Job(Generic[T]):
         self._done.set()
 
 
-class _Pump(Generic[T]):
+class _ItemBuffer(Generic[T]):
     """Passes the items of an asynchronous iterator to a blocking caller, a bounded number in advance."""
 
     def __init__(self, source: AsyncIterator[T], loop: asyncio.AbstractEventLoop) -> None:
@@ -295,7 +295,7 @@ class Portal:
 
     def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
         """Yield the items of an asynchronous iterator. Nothing runs before the first request for an item."""
-        yield from _Pump(source, self.loop()).items()
+        yield from _ItemBuffer(source, self.loop()).items()
 
     def loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop of the thread, and start the thread if this process has none."""
@@ -321,7 +321,7 @@ class Portal:
         if loop is None or thread is None or self._pid != os.getpid() or not thread.is_alive():
             return
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(_FAREWELL)
+        thread.join(_JOIN_SECONDS)
 
     def _open(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -337,11 +337,11 @@ class Portal:
             loop.run_forever()
         finally:
             try:
-                loop.run_until_complete(self._wind_up(loop))
+                loop.run_until_complete(self._cancel_tasks(loop))
             finally:
                 loop.close()
 
-    async def _wind_up(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _cancel_tasks(self, loop: asyncio.AbstractEventLoop) -> None:
         tasks = asyncio.all_tasks(loop) - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -351,7 +351,7 @@ class Portal:
 
 
 def _wait_for(event: threading.Event) -> None:
-    while not event.wait(_PATIENCE):
+    while not event.wait(_POLL_SECONDS):
         pass
 
 

@@ -38,7 +38,7 @@ class Timeouts(Struct, frozen=True):
     idle: float = 120.0
     """Between two pieces of the body."""
     total: float | None = None
-    """From the start of an attempt to the end of its answer. A server can send signs of life for ever."""
+    """From the start of an attempt to the end of its answer. A server can keep a connection alive without end."""
 
 
 class HttpResponse(Protocol):

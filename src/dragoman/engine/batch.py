@@ -176,7 +176,7 @@ class ResultFile:
             why = (error.strerror or "it failed").lower()
             raise ConfigError(f"cannot write {self._path}: {why}", hint=_OTHER_OUTPUT) from None
         try:
-            # Windows has no such locks: whoever starts a batch twice there gets results twice.
+            # Windows has no such locks: two processes that execute the same batch there write each result twice.
             lock_now(file.fileno())
             self._read(file)
         except BlockingIOError:
@@ -217,7 +217,7 @@ class ResultFile:
         if result.key in self.results or self._file is None:
             return
         self._file.write(msgspec.json.encode(self._change(msgspec.to_builtins(result))) + b"\n")
-        # One write for each line: whoever reads the file meanwhile sees whole lines.
+        # One write for each line, so that other programs always read whole lines.
         self._file.flush()
         self.results[result.key] = result
 

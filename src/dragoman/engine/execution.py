@@ -91,8 +91,12 @@ class Executor:
 
     async def advance(self, submission: Submission) -> Progress:
         """Execute the next command of a run. The first call in this process begins the run, or takes it over."""
-        async with self._turn(submission.run_id):
-            return await self._advance(submission)
+        while True:
+            # Not under the lock: what waits here until the worker is gone executes nothing.
+            await self._stay_open()
+            async with self._turn(submission.run_id):
+                if not self._is_closing:
+                    return await self._advance(submission)
 
     def _turn(self, run_id: str) -> asyncio.Lock:
         """Return the lock under which one command of a run is executed at a time."""
@@ -101,7 +105,6 @@ class Executor:
     async def _advance(self, submission: Submission) -> Progress:
         run_id = submission.run_id
         self.loop = asyncio.get_running_loop()
-        await self._stay_open()
         self.busy += 1
         goes_on = False
         try:

@@ -71,7 +71,7 @@ def _serializer() -> Any:
     from dbos import Serializer
 
     class JsonSerializer(Serializer):
-        """Stores plain JSON. The default of DBOS is pickle, which lets whoever can write the database run code."""
+        """Stores plain JSON. The default of DBOS is pickle, which would run code from the database."""
 
         def serialize(self, data: Any) -> str:
             return json.dumps(data, default=_describe)
@@ -103,7 +103,7 @@ _workers: set[int] = set()
 def _forbid_pickle() -> None:
     """Make DBOS refuse pickle. It reads a row with pickle if the row says so, whatever the serializer is.
 
-    A program may use DBOS for its own purposes beside this engine, so its own threads keep what they have.
+    A program may also use DBOS for its own purposes, so nothing changes for its own threads.
     """
     from dbos import _serialization
 
@@ -153,7 +153,7 @@ def _queue_of(workflow: Any) -> str:
 
 
 def _rewind(workflow: Any, client: DBOSClient) -> None:
-    """Queue a run again whose workflow has ended. It begins anew, and the journal knows where the run is."""
+    """Queue a run again whose workflow has ended. A new workflow begins, and the journal knows where the run is."""
     client.rewind_workflow(workflow.workflow_id, queue_name=_queue_of(workflow))
 
 
@@ -325,7 +325,7 @@ class PostgresEngine:
     def _persist(self, work: Callable[[], T]) -> T:
         """Execute `work`, and again for some time while the server is away.
 
-        If the server was never reached, the address may be wrong. This is told at once.
+        If the server was never reached, the address may be wrong. Then the error is raised at once.
         """
         retry = Retry(self._place, WAIT_SECONDS)
         while True:

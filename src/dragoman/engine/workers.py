@@ -163,7 +163,8 @@ class Heartbeat:
         )
 
     def _replace_dead(self, connection: psycopg.Connection[Any]) -> None:
-        # A newer beat claims the row of a dead worker. If this worker stops meanwhile, the row is soon dead again.
+        # A newer beat claims the row of a dead worker. If this worker stops before it has finished, the row soon counts
+        # as dead again.
         dead = connection.execute(
             "UPDATE dragoman.workers SET beat = clock_timestamp() - make_interval(secs => %s)"
             " WHERE beat < clock_timestamp() - make_interval(secs => %s) RETURNING worker",
@@ -173,7 +174,7 @@ class Heartbeat:
             return
         gone = list(self._take_over([name for (name,) in dead]))
         for name in gone:
-            # A worker that was paused and goes on has a new beat.
+            # A worker that was only paused has a new beat by now.
             connection.execute(
                 "DELETE FROM dragoman.workers"
                 " WHERE worker = %s AND beat <= clock_timestamp() - make_interval(secs => %s)",

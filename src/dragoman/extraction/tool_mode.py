@@ -23,6 +23,7 @@ from dragoman.formats import Format
 from dragoman.formats.prompt import Layout, sample_calls
 from dragoman.providers import Endpoint
 from dragoman.providers.provider import overrule
+from dragoman.providers.registry import overlay
 from dragoman.toolset import Toolset
 from dragoman.types import (
     InvalidCall,
@@ -123,15 +124,6 @@ def nest(path: str, value: Any) -> JsonObject:
     for name in reversed(path.split(".")):
         value = {name: value}
     return dict(value)
-
-
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
-    """Merge fields over others, recursively for objects."""
-    merged = dict(below)
-    for name, value in above.items():
-        old = merged.get(name)
-        merged[name] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return merged
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -509,7 +501,7 @@ def _hold(
     except ConfigError as error:
         return [Loss("dropped", "options", f"no grammar constrains the reply: {error}")]
     if held:
-        options[wire] = merge(own, held)
+        options[wire] = overlay(own, held)
     return []
 
 

@@ -73,7 +73,7 @@ def find_library(inner: Any = None, library: str | None = None) -> Any:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that waits for nothing: whatever it calls blocks. It needs no event loop, and disturbs none."""
+    """Run a coroutine that never suspends, because everything that it calls blocks. It needs no event loop."""
     try:
         work.send(None)
     except StopIteration as end:

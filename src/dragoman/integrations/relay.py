@@ -301,11 +301,11 @@ class Relay:
         raw = parse(last.data)
         if last.response.status < _FIRST_ERROR and isinstance(raw, dict):
             received = codec.decode_reply(raw)
-            # A call that is cut or cannot be read is written as words. The call itself may not stay beside them.
+            # A call that is truncated or cannot be read is written as text. The call itself must not remain next to it.
             is_broken = any(isinstance(part, InvalidCall) for part in received.message.parts)
             before = {} if is_broken else write_reply(codec, request, received, self._created)
             row = registry.ROWS.get(codec.name)
-            body = mend_calls(patch(raw, before, body), body, needs_ids=row is None or row.call_ids)
+            body = replace_calls(patch(raw, before, body), body, needs_ids=row is None or row.call_ids)
             if body == raw:
                 return Answer(last.response.status, last.pairs(self._report, is_same=True), last.data)
         pairs = _with_type(last.pairs(self._report), "application/json")
@@ -464,14 +464,14 @@ def patch(raw: Any, before: Any, after: Any) -> Any:
 _ARGUMENTS = ("arguments", "input", "args")
 
 
-def mend_calls(answer: Any, written: Any, *, needs_ids: bool) -> Any:
+def replace_calls(answer: Any, written: Any, *, needs_ids: bool) -> Any:
     """Return an answer with its calls as they are written, where they differ from that in more than their layout.
 
     A codec repairs what it reads: broken JSON in arguments, objects where the wire has text, missing ids. `patch` sees
     the same values before and after, so the fault would stay in the answer.
     """
     if isinstance(answer, list) and isinstance(written, list) and len(written) <= len(answer):
-        changed = [mend_calls(*each, needs_ids=needs_ids) for each in zip(answer, written, strict=False)]
+        changed = [replace_calls(*each, needs_ids=needs_ids) for each in zip(answer, written, strict=False)]
         return [*changed, *answer[len(written) :]]
     if not (isinstance(answer, dict) and isinstance(written, dict)):
         return answer
@@ -479,7 +479,7 @@ def mend_calls(answer: Any, written: Any, *, needs_ids: bool) -> Any:
     mended = dict(answer)
     for name, value in written.items():
         if isinstance(answer.get(name), dict | list) and isinstance(value, dict | list) and name not in _ARGUMENTS:
-            mended[name] = mend_calls(answer[name], value, needs_ids=needs_ids)
+            mended[name] = replace_calls(answer[name], value, needs_ids=needs_ids)
         elif is_call and (name in _ARGUMENTS or (needs_ids and name == "id")) and not _is_same(answer.get(name), value):
             mended[name] = value
     return mended

@@ -142,7 +142,7 @@ class Repair:
         """Return what answers a request; None if it is no request of this wire, and has to be sent as it is."""
         fields = parse(body)
         if not isinstance(fields, dict) or "functions" in fields:
-            # `functions` is what OpenAI had before tools. Its clients expect replies in a form that is written no more.
+            # `functions` is the predecessor of `tools`. Its clients expect replies in a form that no codec writes.
             return None
         parts = urlsplit(url)
         model, streams = registry.read_path(wire, parts.path)
@@ -152,7 +152,7 @@ class Repair:
             codec.is_shared = True
         request = codec.decode_request(fields, model=model, stream=streams or None)
         if wire == "ollama" and "stream" not in fields:
-            # The only wire that streams unless it is told not to.
+            # The only wire that streams by default.
             request = replace(request, options={**request.options, "stream": True})
         report = Report(f"ex_{os.urandom(12).hex()}", wire, request.model)
         redactor = RequestRedactor(_find_secrets(headers))

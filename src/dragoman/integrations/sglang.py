@@ -3,8 +3,8 @@
 SGLang finds `register` by the entry point `sglang.srt.plugins`, and calls it in each of its processes before it reads
 its arguments. There is no function to register a parser, so `register` adds to the table of the parsers.
 
-The server asks `has_tool_call` about a whole reply before it lets a detector parse it, and says nothing about the tools
-then. So the answer is yes for every text that may hold a call in any format.
+The server asks `has_tool_call` about a whole reply before it lets a detector parse it, and does not pass the tools.
+Therefore the answer is yes for every text that may contain a call in any format.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class CallDetector:
         return True
 
     def get_required_tool_parser(self, tool_choice: Any) -> None:
-        """Note the tool choice, which the server says here and nowhere else. There is no parser besides this one."""
+        """Note the tool choice, which the server passes only here. There is no other parser."""
         self._choice = Choice.of(tool_choice)
 
     def get_structural_tag(

@@ -36,7 +36,7 @@ _UNUSED = "the call was not used"
 
 
 class _Vocabulary(ABC):
-    """The words of one protocol. Each method returns the frames for one thing that happened."""
+    """The frames of one protocol. Each method returns the frames for one event."""
 
     headers: ClassVar[dict[str, str]] = {"content-type": "text/event-stream", "cache-control": "no-cache"}
     streams_arguments: ClassVar[bool] = False
@@ -285,7 +285,7 @@ class UiStream:
         for frame in self.close():
             yield frame
 
-    # ---- the story ---------------------------------------------------------------------------------------------------
+    # ---- the events of a run -----------------------------------------------------------------------------------------
 
     def _start(self, event: RunStarted) -> Frames:
         if self._has_started:
@@ -381,7 +381,7 @@ class UiStream:
 
 
 class _Calls:
-    """The calls of a run, with ids that no other call of the run has. Some endpoints number them anew in each turn."""
+    """The calls of a run, with ids that no other call of the run has. Some endpoints use the same ids in each turn."""
 
     def __init__(self) -> None:
         self.by_index: dict[int, str] = {}

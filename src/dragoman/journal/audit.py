@@ -129,7 +129,7 @@ def read_record(line: bytes) -> dict[str, Any] | None:
 # The files of a log: the current one, and the full ones, renamed with a number.
 
 
-def put_aside(path: Path) -> list[Path]:
+def rotated_files(path: Path) -> list[Path]:
     """Return the full files, the oldest first: `audit.jsonl.1`, `audit.jsonl.2`, ..."""
     try:
         names = os.listdir(path.parent)
@@ -140,9 +140,9 @@ def put_aside(path: Path) -> list[Path]:
     return [path.with_name(start + each) for each in sorted(filter(_is_number, numbers), key=int)]
 
 
-def next_aside(path: Path) -> Path:
+def next_rotated_file(path: Path) -> Path:
     """Return the next name for the current file when it is full."""
-    before = put_aside(path)
+    before = rotated_files(path)
     number = int(before[-1].name.rpartition(".")[2]) + 1 if before else 1
     return path.with_name(f"{path.name}.{number}")
 
@@ -299,11 +299,11 @@ def digest_of(value: Any) -> str:
     return _DIGEST + sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def escape(text: str, most: int = MOST_OF_A_NAME) -> str:
+def escape(text: str) -> str:
     """Return the text on one line: invisible characters as \\uXXXX, and a backslash as two."""
     # Only the stored part is read: a name may have any length.
-    written = escape_line(text[:most].replace("\\", "\\\\"))
-    left_out = max(0, len(text) - most)
+    written = escape_line(text[:MOST_OF_A_NAME].replace("\\", "\\\\"))
+    left_out = max(0, len(text) - MOST_OF_A_NAME)
     return f"{written}...(+{left_out} characters)" if left_out else written
 
 
@@ -367,13 +367,13 @@ class AuditLog:
 
         Raises AuditFailed if that is impossible; then nothing was appended.
         """
-        content = self._put_down(kind, run, call, fields)
+        content = self._write_record(kind, run, call, fields)
         with self._one_at_a_time, explained(self.path):
             make_folder(self.path)
             with open_alone(head_path(self.path)) as head:
                 return self._append(head, kind, content)
 
-    def _put_down(self, kind: str, run: str, call: str, fields: dict[str, Any]) -> dict[str, Any]:
+    def _write_record(self, kind: str, run: str, call: str, fields: dict[str, Any]) -> dict[str, Any]:
         if kind not in KINDS:
             meant = did_you_mean(kind, KINDS)
             raise ConfigError(f"there is no kind of record {kind!r}{meant}", hint=f"the kinds are {', '.join(KINDS)}")
@@ -396,15 +396,15 @@ class AuditLog:
         known = _read_head(head)
         # The head file is locked. If somebody removed it meanwhile, the next writer would lock another one.
         with open_alone(self.path, os.O_APPEND) as log:
-            tail, lines = self._line_up(log, known, kind, content)
+            tail, lines = self._find_end(log, known, kind, content)
             if not self._is_full(tail, lines):
                 return self._write(log, tail, lines, head)
-            os.rename(self.path, next_aside(self.path))
+            os.rename(self.path, next_rotated_file(self.path))
         with open_alone(self.path, os.O_APPEND) as log:
-            tail, lines = self._line_up(log, known, kind, content)
+            tail, lines = self._find_end(log, known, kind, content)
             return self._write(log, tail, lines, head)
 
-    def _line_up(self, log: int, known: Head | None, kind: str, content: dict[str, Any]) -> tuple[Tail, _Lines]:
+    def _find_end(self, log: int, known: Head | None, kind: str, content: dict[str, Any]) -> tuple[Tail, _Lines]:
         tail = read_tail(log)
         lines = self._lines_after(log, tail, known)
         lines.add(kind, content)
@@ -422,7 +422,7 @@ class AuditLog:
         if tail.last is not None:
             lines.head = Head(tail.last.n, tail.last.hash)
         agreed = agrees(log, tail, known)
-        if tail.size == 0 and (before := put_aside(self.path)):
+        if tail.size == 0 and (before := rotated_files(self.path)):
             agreed = self._continue(before[-1], lines, known)
         if not tail.ended:
             lines.written += b"\n"

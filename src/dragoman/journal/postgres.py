@@ -18,7 +18,7 @@ from dragoman.journal.leases import Holder, is_running, new_run_id
 from dragoman.journal.rows import Connection, Cursor, Row
 from dragoman.journal.schema import empty
 from dragoman.journal.store import SqlJournal
-from dragoman.journal.worker import Handler, Job, LeaseClock, Writer
+from dragoman.journal.threads import Handler, Job, LeaseClock, Writer
 from dragoman.logs import get_log
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dragoman.journal.leases import LEASE_SECONDS, Holder, is_running, new_run_i
 from dragoman.journal.rows import Connection, Row
 from dragoman.journal.schema import connect, empty, explain, is_broken_disk
 from dragoman.journal.store import SqlJournal
-from dragoman.journal.worker import Handler, Job, LeaseClock, Writer
+from dragoman.journal.threads import Handler, Job, LeaseClock, Writer
 
 
 class Settings(LeaseClock, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,6 +16,7 @@ from dragoman.journal.history import export_session, fork_plan, summarise
 from dragoman.journal.journal import (
     DURABLE,
     Entry,
+    JournalError,
     Record,
     RunBusy,
     RunExists,
@@ -28,7 +31,7 @@ from dragoman.journal.journal import (
 )
 from dragoman.journal.leases import LEASE_SECONDS, Holder, Lease, is_held, is_running, new_run_id, this_process
 from dragoman.journal.rows import Connection, Row, encode_calls, find_run, find_runs, link, read_first, read_records
-from dragoman.journal.worker import Handler, Worker, Writer
+from dragoman.journal.threads import Handler, Job, JobThread, Writer
 
 _INSERT = "INSERT INTO records (run, number, at, kind, call_id, calls, checksum, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_RUN = (
@@ -67,8 +70,8 @@ class SqlJournal:
         self._writer = writer
         self._known: dict[str, Row] = {}
         """The rows of held runs as this journal wrote them last. Only the thread that writes uses it."""
-        self._writing = Worker("dragoman-journal-writer", writer)
-        self._reading = Worker("dragoman-journal-reader", reader)
+        self._writing = JobThread("dragoman-journal-writer", writer)
+        self._reading = JobThread("dragoman-journal-reader", reader)
         # The threads have no reference to this object, so they end when it is garbage-collected.
         self._finalizer = weakref.finalize(self, _close, self._writing, self._reading)
 
@@ -133,7 +136,25 @@ class SqlJournal:
             written = new.checksum
             return self._keep(made)
 
-        return await self._writing.do(work, durable=True, statement=work_at_once)
+        return await self._take_claim(run_id, work, work_at_once)
+
+    async def _take_claim(
+        self, run_id: str, work: Callable[[Any], int], statement: Callable[[Any], int | None] | None = None
+    ) -> int:
+        """Execute a job that claims a run. Return the token.
+
+        A queued job is executed even if the waiting task is cancelled. Nobody has the token then, and this process
+        would hold the run for as long as it lives. So a second job releases it.
+        """
+        claim = Job(work, True, statement)
+        try:
+            token: int = await self._writing.submit(claim)
+        except asyncio.CancelledError:
+            release = Job(lambda connection: self._release(connection, run_id, claim.outcome[0]), False)
+            with contextlib.suppress(JournalError):
+                self._writing.submit(release).cancel()  # nobody waits for its result
+            raise
+        return token
 
     def _keep(self, row: Row) -> int:
         """Note that this process holds the run. Return its token."""
@@ -217,7 +238,7 @@ class SqlJournal:
             written = self._take(connection, row, holder)
             return written
 
-        return await self._writing.do(work, durable=True)
+        return await self._take_claim(run_id, work)
 
     async def renew(self, run_id: str, *, token: int) -> None:
         def work(connection: Connection) -> None:
@@ -229,14 +250,17 @@ class SqlJournal:
 
     async def release(self, run_id: str, *, token: int) -> None:
         def work(connection: Connection) -> bool:
-            # The end of a run releases it, so nothing is left to do then.
-            if self._writer.held.get(run_id) == token:
-                del self._writer.held[run_id]
-                self._known.pop(run_id, None)
-                connection.execute("UPDATE runs SET holder = NULL WHERE run_id = ? AND token = ?", (run_id, token))
-            return True
+            return self._release(connection, run_id, token)
 
         await self._writing.do(work, statement=work)
+
+    def _release(self, connection: Connection, run_id: str, token: int | None) -> bool:
+        # The end of a run releases it, so nothing is left to do then.
+        if token is not None and self._writer.held.get(run_id) == token:
+            del self._writer.held[run_id]
+            self._known.pop(run_id, None)
+            connection.execute("UPDATE runs SET holder = NULL WHERE run_id = ? AND token = ?", (run_id, token))
+        return True
 
     def _find(self, connection: Connection, run_id: str, lock: str = "") -> Row:
         return find_run(connection, run_id, self._place, lock)
@@ -453,7 +477,7 @@ class SqlJournal:
         self.close()
 
 
-def _close(writing: Worker, reading: Worker) -> None:
+def _close(writing: JobThread, reading: JobThread) -> None:
     # The reader first: the last connection to an SQLite file that closes checkpoints the log into the file, and only
     # the writer may do so.
     reading.close()

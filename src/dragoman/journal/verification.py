@@ -25,10 +25,10 @@ from dragoman.journal.audit import (
     Link,
     escape,
     explained,
-    put_aside,
     read_link,
     read_record,
     reading,
+    rotated_files,
 )
 from dragoman.state_files import opened
 
@@ -50,7 +50,7 @@ def read_records(
     named = None if run is None else escape(run)
     found: deque[dict[str, Any]] = deque(maxlen=last)
     with explained(place):
-        files = [*put_aside(place), *([place] if place.exists() else [])]
+        files = [*rotated_files(place), *([place] if place.exists() else [])]
         if not files:
             raise AuditFailed(f"there is no audit log at {place}", hint=_NO_LOG)
         for file in files:
@@ -122,28 +122,28 @@ def verify(path: str | os.PathLike[str], *, head: str | None = None) -> AuditRep
     place = Path(path)
     with explained(place), ExitStack() as stack:
         with reading(place) as known:
-            older = put_aside(place)
+            older = rotated_files(place)
             live = stack.enter_context(opened(place, os.O_RDONLY)) if place.exists() else None
             # The file may be renamed meanwhile; this descriptor still refers to it.
             size = os.fstat(live).st_size if live is not None else 0
         if live is None and not older and known is None:
             raise AuditFailed(f"there is no audit log at {place}", hint=_NO_LOG)
-        walk = _Walk(known, head)
+        walk = _ChainReader(known, head)
         current = place
         try:
             for current in older:
                 with opened(current, os.O_RDONLY) as descriptor:
-                    walk.go_along(descriptor, os.fstat(descriptor).st_size)
+                    walk.read_to(descriptor, os.fstat(descriptor).st_size)
             current = place
             if live is not None:
-                walk.go_along(live, size)
+                walk.read_to(live, size)
             walk.finish()
         except _Fault as fault:
             return walk.report(fault, current.name)
         return walk.report()
 
 
-class _Walk:
+class _ChainReader:
     """The walk along the chain."""
 
     def __init__(self, known: Head | None, given: str | None) -> None:
@@ -154,10 +154,10 @@ class _Walk:
         self._records = 0
         self._files = 0
         self._line = 0
-        self._torn = _Torn()
+        self._torn = _BrokenLines()
         self._notes: list[str] = []
 
-    def go_along(self, descriptor: int, size: int) -> None:
+    def read_to(self, descriptor: int, size: int) -> None:
         """Read one file, up to a size."""
         self._files += 1
         self._line = 0
@@ -175,11 +175,11 @@ class _Walk:
         else:
             self._follow(link, line)
         if not ended:
-            self._tell_unended(link)
+            self._raise_unended(link)
 
     def _settle(self, link: Link, line: bytes) -> None:
         """Check that a record directly after invalid lines describes them, or report them."""
-        torn, self._torn = self._torn, _Torn()
+        torn, self._torn = self._torn, _BrokenLines()
         assert torn.line is not None
         told = read_record(line) if link.kind == TORN else None
         if told is None or told.get("bytes") != torn.length or told.get("sha256") != torn.digest.hexdigest():
@@ -193,7 +193,7 @@ class _Walk:
         if before is None:
             self._begin(link)
         elif link.kind == GAP and link.prev == before.hash:
-            self._tell_gap(line)
+            self._raise_gap(line)
         elif link.prev != before.hash or link.n != before.number + 1:
             raise _Fault(self._line, _misplaced(link, before))
         self._head = Head(link.n, link.hash)
@@ -210,7 +210,7 @@ class _Walk:
         elif link.n != 1 or link.prev != NOTHING_BEFORE:
             raise _Fault(self._line, f"the records before number {link.n} are missing")
 
-    def _tell_gap(self, line: bytes) -> None:
+    def _raise_gap(self, line: bytes) -> None:
         told = read_record(line) or {}
         raise _Fault(
             self._line,
@@ -224,7 +224,7 @@ class _Walk:
         if known is not None and link.n == known.number and link.hash != known.hash:
             raise _Fault(self._line, "it is not the record with this number in the head file")
 
-    def _tell_unended(self, link: Link) -> None:
+    def _raise_unended(self, link: Link) -> None:
         if self._known is not None and link.n <= self._known.number:
             raise _Fault(self._line, "the newline was removed")
         self._notes.append(f"line {self._line}, the last one, has no newline: a writer was killed during the write")
@@ -274,7 +274,7 @@ class _Walk:
         )
 
 
-class _Torn:
+class _BrokenLines:
     """Consecutive lines that are not records."""
 
     def __init__(self) -> None:

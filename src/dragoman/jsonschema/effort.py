@@ -39,12 +39,12 @@ Ways = tuple[int, list[Visit]]
 """How often the validator takes one of these alternatives."""
 
 
-def multiplies(root: Any, most: int = MOST_NODES) -> bool:
-    """Whether more than `most` schemas apply to one value at one place. The work is linear in the size of `root`."""
+def multiplies(root: Any) -> bool:
+    """Whether more than MOST_NODES schemas apply at one place of a value. The work is linear in the size of `root`."""
     references = References(root)
     counts: dict[int, int] = {}
     try:
-        return any(_count(node, references, counts, most) > most for node in references.objects())
+        return any(_count(node, references, counts, MOST_NODES) > MOST_NODES for node in references.objects())
     except ReferenceLimit:
         return True
 
@@ -101,7 +101,7 @@ class Extent(Struct):
     """The sizes of the values in it that are larger than one, by identity."""
 
 
-def glance(value: Any) -> Extent:
+def measure_whole(value: Any) -> Extent:
     """Measure a value as a whole, which is faster: without the sizes of the values in it."""
     nodes = characters = 0
     has_extreme = False
@@ -381,14 +381,10 @@ class Effort:
         """Whether the value that was counted last has an extreme number."""
         return self._extent.has_extreme
 
-    def exceeds(self, value: Any) -> bool:
-        """Whether the validator would have more work than it should."""
-        return self.count(value) > self._most
-
     def count(self, value: Any) -> int:
         """Return a bound of the work, at most one above the limit."""
         work = self._work
-        self._extent = measure(value) if work.unique else glance(value)
+        self._extent = measure(value) if work.unique else measure_whole(value)
         can_bound = work.is_linear and not work.has_unevaluated and not self._extent.has_extreme
         bound = self._bounded()
         if bound <= self._most and can_bound:

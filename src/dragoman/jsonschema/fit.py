@@ -318,8 +318,8 @@ class Steps:
 
     __slots__ = ("_keys", "left")
 
-    def __init__(self, left: int = MOST_STEPS) -> None:
-        self.left = left
+    def __init__(self) -> None:
+        self.left = MOST_STEPS
         self._keys: dict[int, tuple[Any, _Key]] = {}
 
     def key_of(self, value: Any) -> _Key:

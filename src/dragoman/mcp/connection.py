@@ -285,7 +285,7 @@ class Connection:
 
     def _part_from(self, session: Session) -> None:
         """Close a session in the background: a server may be slow to end."""
-        protocol.do_beside(self._closings, session.close())
+        protocol.start_background(self._closings, session.close())
 
     # ---- starting and listing --------------------------------------------------------------------------------------
 

@@ -290,7 +290,7 @@ class HttpChannel:
     def _take(self, message: JsonObject) -> None:
         reply = self._receive(message)
         if reply is not None and len(self._replies) < 16:
-            protocol.do_beside(self._replies, protocol.tell_quietly(self, reply))
+            protocol.start_background(self._replies, protocol.notify_quietly(self, reply))
 
 
 def messages_in(data: bytes | str) -> list[JsonObject]:

@@ -271,13 +271,13 @@ class Channel(Protocol):
         """Return the other output of the server, to help a user find a fault; may be empty."""
 
 
-async def tell_quietly(channel: Channel, message: JsonObject) -> None:
+async def notify_quietly(channel: Channel, message: JsonObject) -> None:
     """Send a notification, and ignore errors."""
     with contextlib.suppress(ServerFault):
         await channel.tell(message, {})
 
 
-def do_beside(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+def start_background(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
     """Start a background task, and keep a reference to it until it ends."""
     task = asyncio.get_running_loop().create_task(work)
     tasks.add(task)

@@ -83,13 +83,13 @@ class Session:
             self._channel = connect()
             await self._channel.open()
             with contextlib.suppress(ServerLost):
-                await self._greet()
+                await self._initialize()
                 return
             raise fault from None
         if is_spoken:
             return
         try:
-            await self._greet()
+            await self._initialize()
         except ErrorReply as refusal:
             # The server may have started slowly, and may still answer the first request.
             if refusal.code != UNSUPPORTED_VERSION or not await self._discover():
@@ -141,7 +141,7 @@ class Session:
         self._adopt(version, found)
         return True
 
-    async def _greet(self) -> None:
+    async def _initialize(self) -> None:
         asked = {"protocolVersion": HANDSHAKE[0], "capabilities": _CAPABILITIES, "clientInfo": _CLIENT}
         found = await self.request("initialize", asked, seconds=self._limits.start_seconds, is_probe=True)
         version = found.get("protocolVersion")
@@ -260,7 +260,7 @@ class Session:
             return
         params = {"requestId": identity, "reason": "the client no longer waits for the answer"}
         message = protocol.notification("notifications/cancelled", params)
-        protocol.do_beside(self._farewells, protocol.tell_quietly(self.channel, message))
+        protocol.start_background(self._farewells, protocol.notify_quietly(self.channel, message))
 
     def _take_progress(self, params: JsonObject) -> None:
         token = params.get("progressToken")
@@ -293,14 +293,14 @@ class Session:
             result: JsonObject | ErrorReply = await self._elicitation.answer("elicitation/create", params, ask)
         except ErrorReply as refusal:
             result = refusal
-        await protocol.tell_quietly(self.channel, protocol.reply(identity, result))
+        await protocol.notify_quietly(self.channel, protocol.reply(identity, result))
 
     def listen(self) -> None:
         """Start to receive notifications of changes. Not all older servers announce them, so this listens to all."""
         tools = self.capabilities.get("tools")
         if isinstance(tools, dict) and (tools.get("listChanged") is True or not self._is_stateless):
             self._listening = asyncio.get_running_loop().create_task(self._listen())
-            self._listening.add_done_callback(_forgive)
+            self._listening.add_done_callback(_ignore_failure)
 
     async def _listen(self) -> None:
         wanted = {"notifications": {"toolsListChanged": True}}
@@ -325,14 +325,14 @@ class _Questions:
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         self.left -= 1
-        protocol.do_beside(self._tasks, work)
+        protocol.start_background(self._tasks, work)
 
     def cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
 
 
-def _forgive(task: asyncio.Task[None]) -> None:
+def _ignore_failure(task: asyncio.Task[None]) -> None:
     """Ignore a server without notifications: its tools are listed again at the next start."""
     if not task.cancelled():
         task.exception()

@@ -207,13 +207,13 @@ class StdioChannel(asyncio.SubprocessProtocol):
         self._open_pipes.discard(fd)
         if fd == _IN:
             self._may_write.set()
-        self._see_the_end()
+        self._handle_exit()
 
     def process_exited(self) -> None:
         # Children may survive in its group, which keeps the group id in use.
         self._signal(_FORCE)
         self._exited.set()
-        self._see_the_end()
+        self._handle_exit()
 
     def pause_writing(self) -> None:
         if not self.is_lost:
@@ -222,7 +222,7 @@ class StdioChannel(asyncio.SubprocessProtocol):
     def resume_writing(self) -> None:
         self._may_write.set()
 
-    def _see_the_end(self) -> None:
+    def _handle_exit(self) -> None:
         """Handle the end of the process and its pipes, which happens in steps; the last one may never happen."""
         has_exited = self._exited.is_set()
         code = None if self._transport is None else self._transport.get_returncode()

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -178,10 +178,9 @@ class TokenRefused(LoginFault):
 class Authorizer:
     """Supplies the access token for one server, and refreshes it. It never asks a user: that is a login."""
 
-    def __init__(self, server: HttpServer, store: TokenStore, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, server: HttpServer, store: TokenStore) -> None:
         self.server = server
         self.store = store
-        self._clock = clock
         self._grant: Grant | None = None
         self._is_read = False
         self._secrets: dict[str, None] = {}
@@ -196,7 +195,7 @@ class Authorizer:
         """Return the access token, refreshed if it expires soon; empty without a login."""
         async with self._lock:
             grant = await self._read()
-            if grant is not None and grant.is_stale(self._clock(), LEEWAY) and grant.refresh:
+            if grant is not None and grant.is_stale(time.time(), LEEWAY) and grant.refresh:
                 try:
                     grant = await self._refresh(grant)
                 except LoginFault:
@@ -265,14 +264,14 @@ class Authorizer:
             # Another process may have refreshed the tokens meanwhile.
             self._is_read = False
             latest = await self._read()
-            if latest is not None and latest.access != grant.access and not latest.is_stale(self._clock(), LEEWAY):
+            if latest is not None and latest.access != grant.access and not latest.is_stale(time.time(), LEEWAY):
                 return latest
             if latest is None or not latest.refresh:
                 raise TokenRefused("there is no refresh token", "")
             transport = HttpTransport(proxy="env")
             try:
                 fields = oauth.refresh_fields(latest)
-                fresh = await fetch_tokens(transport, latest, fields, latest.scopes, self._clock())
+                fresh = await fetch_tokens(transport, latest, fields, latest.scopes, time.time())
             except TokenRefused as refusal:
                 if refusal.code == "invalid_grant":
                     await self._save(replace(latest, access="", refresh="", expires=None))

@@ -52,7 +52,7 @@ def read_toml(text: str, where: str = "the configuration") -> dict[str, Any]:
 
 
 def overlay(below: Row, above: Row) -> dict[str, Any]:
-    """Return a row with another one over it: tables are merged, everything else is replaced."""
+    """Return a table with another one over it: tables in both are merged, every other value is replaced."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)

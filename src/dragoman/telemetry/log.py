@@ -253,10 +253,10 @@ class JsonLog:
         self._json_safe = JsonSafe(hide_known(secrets), bounds or Bounds())
         self._joins = deltas == "join"
         self._clock = clock
-        self._report = report or _tell_on_standard_error
+        self._report = report or _print_to_standard_error
         self._runs: OrderedDict[str, _Run] = OrderedDict()
         self._lock = threading.Lock()
-        self._has_complained = False
+        self._has_reported = False
         self.lost = 0
         """The number of lines that were lost since the last successful write."""
 
@@ -266,7 +266,7 @@ class JsonLog:
                 self._take(run_id, event)
         except Exception as problem:
             # An error in the log must not stop the run.
-            self._complain(f"an event could not be logged: {type(problem).__name__}: {problem}")
+            self._report_once(f"an event could not be logged: {type(problem).__name__}: {problem}")
 
     def close(self) -> None:
         """Write the collected texts, and close the file."""
@@ -329,11 +329,11 @@ class JsonLog:
             self.lost = 0
         except (OSError, ValueError) as problem:
             self.lost += 1
-            self._complain(f"cannot write the log ({problem}); the run continues without it")
+            self._report_once(f"cannot write the log ({problem}); the run continues without it")
 
-    def _complain(self, message: str) -> None:
-        if not self._has_complained:
-            self._has_complained = True
+    def _report_once(self, message: str) -> None:
+        if not self._has_reported:
+            self._has_reported = True
             with contextlib.suppress(Exception):
                 self._report(message)
 
@@ -411,5 +411,5 @@ def _line(record: dict[str, Any]) -> str:
     return json.dumps(record, ensure_ascii=True, allow_nan=False, separators=(",", ":")) + "\n"
 
 
-def _tell_on_standard_error(message: str) -> None:
+def _print_to_standard_error(message: str) -> None:
     print(f"dragoman: {escape_message(message)}", file=sys.stderr)

@@ -1,8 +1,8 @@
 """The faults of an HTTP server, one row each.
 
 A fault either is its own answer (a status, a page of HTML, no answer), or damages the intended answer (cut at a byte, a
-wrong length, a frame sent twice). `spoil` converts an answer and a fault into steps: bytes to send, and what happens to
-the connection in between.
+wrong length, a frame sent twice). `apply_fault` converts an answer and a fault into steps: bytes to send, and what
+happens to the connection in between.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def chunk(piece: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
-def spoil(fault: Fault | None, meant: IntendedAnswer) -> list[Step]:
+def apply_fault(fault: Fault | None, meant: IntendedAnswer) -> list[Step]:
     """Return the steps that replace the intended answer."""
     if fault is None:
         return [Step(data) for data in meant.write()]
@@ -194,7 +194,7 @@ def _many_headers(fault: Fault, meant: IntendedAnswer) -> list[Step]:
 # ---- on the way ----------------------------------------------------------------------------------------------------
 
 
-def _break_off(fault: Fault, meant: IntendedAnswer, then: Happening) -> list[Step]:
+def _interrupt(fault: Fault, meant: IntendedAnswer, then: Happening) -> list[Step]:
     """Return the answer up to a byte of its body, then the event of the connection."""
     if fault.at is None:
         return [Step(then=then)]
@@ -281,10 +281,10 @@ def _phrase(status: int) -> str:
 
 _OWN = frozenset({"status", "html", "redirect", "garbage", "bomb", "long_line", "pings", "huge_head", "many_headers"})
 _TABLE: dict[FaultKind, Callable[[Fault, IntendedAnswer], list[Step]]] = {
-    "reset": partial(_break_off, then="reset"),
-    "close": partial(_break_off, then="close"),
+    "reset": partial(_interrupt, then="reset"),
+    "close": partial(_interrupt, then="close"),
     "end": _end,
-    "stall": partial(_break_off, then="stall"),
+    "stall": partial(_interrupt, then="stall"),
     "status": _status,
     "html": _html,
     "redirect": _redirect,

@@ -345,7 +345,7 @@ def explain_miss(asked: RecordedRequest, recorded: list[RecordedExchange], path:
         return f"{path} contains this request {len(same)} times, and it was made once more:\n{asked.show()[:_SHOWN]}"
     if not recorded:
         return f"{path} is empty; the request was:\n{asked.show()[:_SHOWN]}"
-    nearest = max(recorded[:_COMPARED], key=lambda each: _likeness(each.request, asked))
+    nearest = max(recorded[:_COMPARED], key=lambda each: _measure_similarity(each.request, asked))
     lines = difflib.unified_diff(
         nearest.request.show().splitlines(),
         asked.show().splitlines(),
@@ -359,7 +359,7 @@ def explain_miss(asked: RecordedRequest, recorded: list[RecordedExchange], path:
     return f'{path} lacks this request. The nearest one differs:\n{shown}\nhint: record it with record="new" or "all"'
 
 
-def _likeness(recorded: RecordedRequest, asked: RecordedRequest) -> tuple[bool, float]:
+def _measure_similarity(recorded: RecordedRequest, asked: RecordedRequest) -> tuple[bool, float]:
     matcher = difflib.SequenceMatcher(None, recorded.show()[:_SHOWN], asked.show()[:_SHOWN], autojunk=True)
     return (recorded.url == asked.url, matcher.quick_ratio())
 

@@ -16,7 +16,7 @@ from msgspec import Struct, field, structs
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, TransportFault
 from dragoman.errors import ConfigError
 from dragoman.providers import Endpoint
-from dragoman.testing.faults import Fault, IntendedAnswer, Step, chunk, spoil
+from dragoman.testing.faults import Fault, IntendedAnswer, Step, apply_fault, chunk
 from dragoman.testing.script import Exchange, Script, ScriptedModel, as_script
 from dragoman.types import JsonObject, Request
 
@@ -228,7 +228,7 @@ class Upstream:
         # for a full one, and a stream would wait for good.
         writer.transport.set_write_buffer_limits(0 if self._tls is None else 1, 0)
         try:
-            await self._converse(Incoming(reader), writer)
+            await self._serve_connection(Incoming(reader), writer)
         except (ConnectionError, asyncio.CancelledError):
             pass  # the client went away, or the test is over
         except Exception as error:
@@ -237,7 +237,7 @@ class Upstream:
             self._tasks.discard(task)
             writer.close()
 
-    async def _converse(self, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
         """Answer the requests on one connection, one after another, until a fault or the client ends it."""
         goes_on = True
         while goes_on and (received := await incoming.read()) is not None:
@@ -245,9 +245,9 @@ class Upstream:
             self.received.append(received)
             self._arrivals.release()
             fault = self._faults[number] if number < len(self._faults) else None
-            goes_on = await self._answer_while_there(received, fault, incoming, writer)
+            goes_on = await self._answer_until_hangup(received, fault, incoming, writer)
 
-    async def _answer_while_there(
+    async def _answer_until_hangup(
         self, received: Received, fault: Fault | None, incoming: Incoming, writer: asyncio.StreamWriter
     ) -> bool:
         """Send the answer unless the client disconnects first. Returns whether the connection stays open."""
@@ -266,7 +266,7 @@ class Upstream:
 
     async def _answer(self, received: Received, fault: Fault | None, writer: asyncio.StreamWriter) -> bool:
         if fault is not None and fault.answers:
-            return await self._send(spoil(fault, IntendedAnswer()), writer)
+            return await self._send(apply_fault(fault, IntendedAnswer()), writer)
         url = self.url.removesuffix("/v1") + received.target
         try:
             response = await self.model.send(
@@ -281,8 +281,8 @@ class Upstream:
         except AssertionError as error:
             # The script has no more replies: the end of the `with` block raises the error.
             self.errors.append(error)
-            return await self._send(spoil(Fault("status", status=400, body=str(error)), IntendedAnswer()), writer)
-        return await self._send(spoil(fault, meant), writer)
+            return await self._send(apply_fault(Fault("status", status=400, body=str(error)), IntendedAnswer()), writer)
+        return await self._send(apply_fault(fault, meant), writer)
 
     async def _relay(self, meant: IntendedAnswer, response: HttpResponse, writer: asyncio.StreamWriter) -> bool:
         """Send a stream without faults: each piece when it arrives."""

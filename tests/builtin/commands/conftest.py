@@ -1,4 +1,4 @@
-"""The witness of processes, closed after the test."""
+"""The probe for processes, which is closed after the test."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.builtin.commands.witnesses import Witness
+from tests.builtin.commands.process_probe import ProcessProbe
 
 
 @pytest.fixture
-def witness(tmp_path: Path) -> Iterator[Witness]:
-    found = Witness(tmp_path)
+def probe(tmp_path: Path) -> Iterator[ProcessProbe]:
+    found = ProcessProbe(tmp_path)
     yield found
     found.close()

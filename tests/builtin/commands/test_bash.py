@@ -1,4 +1,4 @@
-"""The tool `bash`: what a command prints, how it ends, and what the model is told of both."""
+"""The tool `bash`: the output of a command, its end, and the result for the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builtin.commands.witnesses import PATIENCE, Witness, ask, output_of, run
+from tests.builtin.commands.process_probe import PATIENCE, ProcessProbe, ask, output_of, run
 
 from dragoman.builtin.commands import bash as bash_module
 from dragoman.builtin.commands.bash import Bash, make_bash
@@ -154,7 +154,7 @@ def test_without_bash_the_answer_says_that_it_was_sh(tmp_path: Path, monkeypatch
 
 
 def test_the_end_of_the_run_is_an_end_for_the_command(tmp_path: Path) -> None:
-    """The deadline is on the clock of whoever runs it."""
+    """The deadline is a time of the clock of the driver."""
 
     class Scope:
         clock = staticmethod(lambda: 100.0)
@@ -321,17 +321,17 @@ def test_without_the_sandbox_that_is_wanted_nothing_runs(tmp_path: Path, by: str
 
 
 @pytest.mark.needs("bwrap", package="bubblewrap")
-def test_in_a_sandbox_the_workspace_is_all_there_is(tmp_path: Path, witness: Witness) -> None:
+def test_in_a_sandbox_the_workspace_is_all_there_is(tmp_path: Path, probe: ProcessProbe) -> None:
     outside = tmp_path.parent / f"{tmp_path.name}-outside"
     outside.write_text("secret", encoding="utf-8")
     tool = make_bash(sandbox="bubblewrap")
-    command = f"cat {outside}; touch made; (setsid sleep 1000 9>witness >&9 2>&9 &); echo $HOME; exit 5"
+    command = f"cat {outside}; touch made; (setsid sleep 1000 9>probe >&9 2>&9 &); echo $HOME; exit 5"
     answer = run(command, tmp_path, tool)
     assert "secret" not in output_of(answer)
     assert str(Path.home()) + "\n" not in output_of(answer)
     assert answer.result.data["exit_code"] == 5
     assert (tmp_path / "made").exists()
-    assert witness.is_alone()
+    assert probe.is_alone()
 
 
 def test_limits_hold_without_a_sandbox_too(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""However a command ends, and whatever it began: nothing of it is left. Faults 36, 37, 39 and 41, and promise 4.
+"""No process of a command is left after its end. Faults 36, 37, 39 and 41, and promise 4.
 
-No test here waits for time to pass: a witness in the workspace tells when a process is there and when the last one is
+No test here waits for time to pass: a probe in the workspace tells when a process is there and when the last one is
 gone, and the clock is put forward where a time has to be over.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.builtin.commands.witnesses import PATIENCE, Witness, ask, output_of, processes_with, run
+from tests.builtin.commands.process_probe import PATIENCE, ProcessProbe, ask, output_of, processes_with, run
 
 from dragoman.builtin.commands import bash as bash_module
 from dragoman.builtin.commands import processes
@@ -25,15 +25,15 @@ from dragoman.tools import ToolContext
 from dragoman.types import Tool
 
 ROOT = Path(__file__).resolve().parents[3]
-DAEMON = "(setsid nohup sleep 1000 9>witness &)"
+DAEMON = "(setsid nohup sleep 1000 9>probe &)"
 
 
-Leap = Callable[..., Callable[..., None]]
+ClockAdvance = Callable[..., Callable[..., None]]
 
 
 @pytest.fixture
-def leap_at(monkeypatch: pytest.MonkeyPatch) -> Leap:
-    """Gives something to pass as `progress`, which puts the clock of commands forward when one of the lines is told."""
+def advance_clock_at(monkeypatch: pytest.MonkeyPatch) -> ClockAdvance:
+    """Return a function for `progress` that advances the clock of commands when one of these lines is reported."""
     hours = 0
 
     def make(*lines: str) -> Callable[..., None]:
@@ -55,50 +55,58 @@ def leap_at(monkeypatch: pytest.MonkeyPatch) -> Leap:
 # ---- time ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_command_that_runs_out_of_time_is_ended(tmp_path: Path, witness: Witness, leap_at: Leap) -> None:
-    context = ToolContext(workspace=str(tmp_path), progress=leap_at("begun"))
-    result = asyncio.run(ask("exec 9>witness; echo begun; sleep 1000; echo unreachable", context, timeout=5)).result
+def test_a_command_that_runs_out_of_time_is_ended(
+    tmp_path: Path, probe: ProcessProbe, advance_clock_at: ClockAdvance
+) -> None:
+    context = ToolContext(workspace=str(tmp_path), progress=advance_clock_at("begun"))
+    result = asyncio.run(ask("exec 9>probe; echo begun; sleep 1000; echo unreachable", context, timeout=5)).result
     assert result.is_error
     assert result.content == "begun\n[timed out after 5 s and was ended; part of its work may be done]"
     assert result.data["timed_out"]
-    assert witness.is_alone()
+    assert probe.is_alone()
 
 
-def test_a_command_is_asked_to_end_before_it_is_killed(tmp_path: Path, witness: Witness, leap_at: Leap) -> None:
-    command = "exec 9>witness; trap 'echo tidied up; exit 7' TERM; echo begun; sleep 1000 & wait"
+def test_a_command_is_asked_to_end_before_it_is_killed(
+    tmp_path: Path, probe: ProcessProbe, advance_clock_at: ClockAdvance
+) -> None:
+    command = "exec 9>probe; trap 'echo tidied up; exit 7' TERM; echo begun; sleep 1000 & wait"
     result = asyncio.run(
-        ask(command, ToolContext(workspace=str(tmp_path), progress=leap_at("begun")), timeout=5)
+        ask(command, ToolContext(workspace=str(tmp_path), progress=advance_clock_at("begun")), timeout=5)
     ).result
     assert str(result.content).startswith("begun\ntidied up\n[timed out")
     assert result.data["exit_code"] == 7
-    assert witness.is_alone()
+    assert probe.is_alone()
 
 
-def test_a_command_that_does_not_listen_is_killed(tmp_path: Path, witness: Witness, leap_at: Leap) -> None:
+def test_a_command_that_does_not_listen_is_killed(
+    tmp_path: Path, probe: ProcessProbe, advance_clock_at: ClockAdvance
+) -> None:
     """Fault 37."""
-    command = "exec 9>witness; trap 'echo no' TERM; echo begun; while true; do sleep 1000; done"
+    command = "exec 9>probe; trap 'echo no' TERM; echo begun; while true; do sleep 1000; done"
     result = asyncio.run(
-        ask(command, ToolContext(workspace=str(tmp_path), progress=leap_at("begun", "no")), timeout=5)
+        ask(command, ToolContext(workspace=str(tmp_path), progress=advance_clock_at("begun", "no")), timeout=5)
     ).result
     assert str(result.content).startswith("begun\n")
     assert result.data["signal"] == "SIGKILL"
-    assert witness.is_alone()
+    assert probe.is_alone()
 
 
-def test_what_prints_without_end_is_ended(tmp_path: Path, leap_at: Leap) -> None:
+def test_what_prints_without_end_is_ended(tmp_path: Path, advance_clock_at: ClockAdvance) -> None:
     """Fault 38."""
-    result = asyncio.run(ask("yes", ToolContext(workspace=str(tmp_path), progress=leap_at("y")), timeout=5)).result
+    result = asyncio.run(
+        ask("yes", ToolContext(workspace=str(tmp_path), progress=advance_clock_at("y")), timeout=5)
+    ).result
     assert result.is_error
     assert result.data["timed_out"]
 
 
 @pytest.mark.needs("bwrap", package="bubblewrap")
-def test_a_sandbox_ends_with_its_time(tmp_path: Path, witness: Witness, leap_at: Leap) -> None:
-    command = "exec 9>witness; trap '' TERM; (setsid sleep 1000 &); echo begun; sleep 1000; sleep 1000"
-    context = ToolContext(workspace=str(tmp_path), progress=leap_at("begun"))
+def test_a_sandbox_ends_with_its_time(tmp_path: Path, probe: ProcessProbe, advance_clock_at: ClockAdvance) -> None:
+    command = "exec 9>probe; trap '' TERM; (setsid sleep 1000 &); echo begun; sleep 1000; sleep 1000"
+    context = ToolContext(workspace=str(tmp_path), progress=advance_clock_at("begun"))
     result = asyncio.run(ask(command, context, make_bash(sandbox="bubblewrap"), timeout=5)).result
     assert str(result.content).startswith("begun\n[timed out")
-    assert witness.is_alone()
+    assert probe.is_alone()
 
 
 # ---- cancelling ------------------------------------------------------------------------------------------------------
@@ -119,29 +127,29 @@ async def cancel_when_begun(command: str, workspace: Path, tool: Tool = Bash, *,
 
 
 @pytest.mark.parametrize("times", [1, 3], ids=["once", "again and again"])
-def test_cancelling_kills_everything_and_waits_for_it(tmp_path: Path, witness: Witness, times: int) -> None:
-    command = f"exec 9>witness; trap '' TERM; {DAEMON}; sleep 1000 | cat & echo begun; sleep 1000; sleep 1000"
+def test_cancelling_kills_everything_and_waits_for_it(tmp_path: Path, probe: ProcessProbe, times: int) -> None:
+    command = f"exec 9>probe; trap '' TERM; {DAEMON}; sleep 1000 | cat & echo begun; sleep 1000; sleep 1000"
     asyncio.run(cancel_when_begun(command, tmp_path, times=times))
-    assert witness.is_alone()
+    assert probe.is_alone()
 
 
 @pytest.mark.needs("bwrap", package="bubblewrap")
-def test_cancelling_kills_what_is_in_a_sandbox(tmp_path: Path, witness: Witness) -> None:
-    command = f"exec 9>witness; trap '' TERM; {DAEMON}; echo begun; sleep 1000; sleep 1000"
+def test_cancelling_kills_what_is_in_a_sandbox(tmp_path: Path, probe: ProcessProbe) -> None:
+    command = f"exec 9>probe; trap '' TERM; {DAEMON}; echo begun; sleep 1000; sleep 1000"
     asyncio.run(cancel_when_begun(command, tmp_path, make_bash(sandbox="bubblewrap")))
-    assert witness.is_alone()
+    assert probe.is_alone()
 
 
-def test_cancelling_before_it_has_begun_is_no_different(tmp_path: Path, witness: Witness) -> None:
+def test_cancelling_before_it_has_begun_is_no_different(tmp_path: Path, probe: ProcessProbe) -> None:
     async def at_once() -> None:
-        task = asyncio.create_task(ask("exec 9>witness; sleep 1000", ToolContext(workspace=str(tmp_path))))
+        task = asyncio.create_task(ask("exec 9>probe; sleep 1000", ToolContext(workspace=str(tmp_path))))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(at_once())
-    assert witness.is_alone()
+    assert probe.is_alone()
 
 
 # ---- what is left in the background ----------------------------------------------------------------------------------
@@ -150,29 +158,31 @@ def test_cancelling_before_it_has_begun_is_no_different(tmp_path: Path, witness:
 @pytest.mark.parametrize(
     "begin",
     [
-        "sleep 1000 9>witness &",
+        "sleep 1000 9>probe &",
         DAEMON,
-        "(setsid bash -c '(setsid sleep 1000 9>witness &) & wait; exec sleep 1000 9>witness' &)",
-        "sleep 1000 9>witness & disown -a; kill -STOP $!",
-        "trap '' HUP TERM INT; sleep 1000 9>witness &",
+        "(setsid bash -c '(setsid sleep 1000 9>probe &) & wait; exec sleep 1000 9>probe' &)",
+        "sleep 1000 9>probe & disown -a; kill -STOP $!",
+        "trap '' HUP TERM INT; sleep 1000 9>probe &",
     ],
     ids=["background", "daemon", "daemon of a daemon", "stopped", "deaf"],
 )
-def test_a_process_that_keeps_the_output_open_is_not_waited_for(tmp_path: Path, witness: Witness, begin: str) -> None:
+def test_a_process_that_keeps_the_output_open_is_not_waited_for(
+    tmp_path: Path, probe: ProcessProbe, begin: str
+) -> None:
     """Fault 39."""
     answer = run(f"{begin}\necho begun", tmp_path)
     assert output_of(answer) == "begun\n"
     assert "[it left processes in the background, which were ended: " in str(answer.result.content)
-    assert witness.is_alone()
+    assert probe.is_alone()
 
 
-def test_processes_without_the_output_are_ended_too(tmp_path: Path, witness: Witness) -> None:
-    command = "for number in 1 2 3 4 5 6 7 8 9 10 11 12; do (setsid sleep 1000 9>witness >&9 2>&9 &); done; echo begun"
+def test_processes_without_the_output_are_ended_too(tmp_path: Path, probe: ProcessProbe) -> None:
+    command = "for number in 1 2 3 4 5 6 7 8 9 10 11 12; do (setsid sleep 1000 9>probe >&9 2>&9 &); done; echo begun"
     answer = run(command, tmp_path)
     assert output_of(answer) == "begun\n"
     assert answer.result.data["left_running"] >= 12
     assert " and 4 more]" in str(answer.result.content) or answer.result.data["left_running"] > 12
-    assert witness.is_alone()
+    assert probe.is_alone()
 
 
 def test_what_is_printed_shortly_after_the_end_is_not_lost(tmp_path: Path) -> None:
@@ -190,19 +200,19 @@ def test_nothing_is_found_by_its_name_afterwards(tmp_path: Path) -> None:
 # ---- violence --------------------------------------------------------------------------------------------------------
 
 
-def test_a_command_that_kills_its_watcher_dies_with_it(tmp_path: Path, witness: Witness) -> None:
-    answer = run("exec 9>witness; sleep 1000 & echo begun; kill -9 $PPID; sleep 1000", tmp_path)
+def test_a_command_that_kills_its_watcher_dies_with_it(tmp_path: Path, probe: ProcessProbe) -> None:
+    answer = run("exec 9>probe; sleep 1000 & echo begun; kill -9 $PPID; sleep 1000", tmp_path)
     assert "[it is not known how it ended" in str(answer.result.content)
-    witness.wait_until_alone()
+    probe.wait_until_alone()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_watcher_that_is_told_to_end_ends_the_command_first(
-    tmp_path: Path, witness: Witness, number: signal.Signals
+    tmp_path: Path, probe: ProcessProbe, number: signal.Signals
 ) -> None:
-    answer = run(f"exec 9>witness; {DAEMON}; echo begun; kill -{number.value} $PPID; sleep 1000", tmp_path)
+    answer = run(f"exec 9>probe; {DAEMON}; echo begun; kill -{number.value} $PPID; sleep 1000", tmp_path)
     assert answer.result.data["signal"] == "SIGKILL"
-    assert witness.is_alone()
+    assert probe.is_alone()
 
 
 PROGRAM = """
@@ -218,15 +228,15 @@ asyncio.run(answer_async(bound, ToolCall("c", "bash", arguments)))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_killing_the_whole_program_leaves_nothing(tmp_path: Path, witness: Witness, number: signal.Signals) -> None:
-    command = f"exec 9>witness; trap '' TERM INT HUP; {DAEMON}; sleep 1000 & echo begun >&9; sleep 1000; sleep 1000"
+def test_killing_the_whole_program_leaves_nothing(tmp_path: Path, probe: ProcessProbe, number: signal.Signals) -> None:
+    command = f"exec 9>probe; trap '' TERM INT HUP; {DAEMON}; sleep 1000 & echo begun >&9; sleep 1000; sleep 1000"
     program = subprocess.Popen(
         (sys.executable, "-c", PROGRAM, str(tmp_path), command), cwd=ROOT, stderr=subprocess.DEVNULL
     )
     with program:
-        witness.wait_for(b"begun")
+        probe.wait_for(b"begun")
         program.send_signal(number)
-        witness.wait_until_alone()
+        probe.wait_until_alone()
     assert program.returncode != 0
 
 
@@ -250,9 +260,9 @@ os.kill(forked[0], signal.SIGKILL)
 """
 
 
-def test_a_fork_of_the_program_does_not_keep_a_command_alive(tmp_path: Path, witness: Witness) -> None:
+def test_a_fork_of_the_program_does_not_keep_a_command_alive(tmp_path: Path, probe: ProcessProbe) -> None:
     """A copy of the process holds copies of all its pipes; the end of a command must not hang on these."""
     command = (sys.executable, "-W", "ignore", "-c", FORKING, str(tmp_path), f"{DAEMON}; echo begun")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert done.stdout.startswith("begun\n[exit code 0")
-    assert witness.is_alone()
+    assert probe.is_alone()

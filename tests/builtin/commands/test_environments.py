@@ -1,4 +1,4 @@
-"""The environment of a command: begun from nothing."""
+"""The environment of a command contains only the allowed variables."""
 
 from __future__ import annotations
 

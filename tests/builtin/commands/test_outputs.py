@@ -1,4 +1,4 @@
-"""What a command prints: readable, bounded, and honest about what is missing. Threat 10, fault 38."""
+"""The output of a command: readable, of limited size, with a note about what is left out. Threat 10, fault 38."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builtin.commands.witnesses import output_of, run
+from tests.builtin.commands.process_probe import output_of, run
 from tests.tables import each_row
 
 from dragoman.builtin.commands.bash import MOST_CHARACTERS, Capture, Captured, clean, last_line, make_bash

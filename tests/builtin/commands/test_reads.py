@@ -1,4 +1,4 @@
-"""Where the files lie that a command line reads: behind links, patterns and folders that may be current."""
+"""The files that a command line reads: through links, patterns and folders that may be current."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What git would run is found out before it runs, from repositories as an attacker would make them."""
+"""The programs that git would run, in repositories of an attacker: they are found before git runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.builtin.commands.witnesses import ask, output_of, run
+from tests.builtin.commands.process_probe import ask, output_of, run
 
 from dragoman.builtin.commands.bash import Bash, clean_environment
 from dragoman.builtin.commands.operands import parse_settings

@@ -1,4 +1,4 @@
-"""A workspace to try the file tools in, and something outside of it that must never be touched."""
+"""A workspace for the file tools, and files outside of it that no tool may touch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def context(folder: Path) -> ToolContext:
 
 @pytest.fixture(params=["openat2", "walk"])
 def resolving(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to stay inside: the kernel's, and the one for kernels that have none."""
+    """Both implementations of the confinement: that of the kernel, and the one for other kernels."""
     if request.param == "walk":
         monkeypatch.setattr("dragoman.builtin.files.workspace.kernel_open", lambda: None)
     else:
@@ -52,7 +52,7 @@ Call = Callable[..., Any]
 
 @pytest.fixture
 def call(context: ToolContext) -> Call:
-    """Call a tool as a model does: `call(Read, path="a.txt")`. Failures come as they would be told to the model."""
+    """Call a tool as a model does: `call(Read, path="a.txt")`. Failures become results for the model."""
 
     def run(tool: Tool, **arguments: Any) -> Any:
         try:
@@ -66,7 +66,7 @@ def call(context: ToolContext) -> Call:
 
 @pytest.fixture
 def result(context: ToolContext) -> Callable[..., ToolResult]:
-    """The result that the model is given."""
+    """Return the result for the model."""
 
     def run(tool: Tool, **arguments: Any) -> ToolResult:
         value: Any

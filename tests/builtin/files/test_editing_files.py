@@ -1,4 +1,4 @@
-"""`edit` and `write`: exactly what was given, and every other byte as it was."""
+"""`edit` and `write`: they write exactly the given text, and change no other byte."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ while number < swaps or not select.select([sys.stdin], [], [], 0)[0]:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Path]:
+def workspace(tmp_path: Path) -> Iterator[Path]:
     """The workspace; in memory where that is possible, for there a swap takes a tenth of the time."""
     memory = Path("/dev/shm")
     place = memory if os.access(memory, os.W_OK | os.X_OK) else tmp_path
@@ -76,9 +76,9 @@ def ground(tmp_path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def swapping(ground: Path) -> Iterator[Callable[[], bool]]:
-    """Swaps while the body runs; gives whether there were fewer swaps than there have to be."""
-    command = [sys.executable, "-c", SWAPPER, str(ground), str(ground.parent / "outside"), str(SWAPS)]
+def swapping(workspace: Path) -> Iterator[Callable[[], bool]]:
+    """Swap while the body runs. Yield a function that says whether more swaps are needed."""
+    command = [sys.executable, "-c", SWAPPER, str(workspace), str(workspace.parent / "outside"), str(SWAPS)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         output = process.stdout
@@ -90,24 +90,24 @@ def swapping(ground: Path) -> Iterator[Callable[[], bool]]:
         assert status == 0
 
 
-def picture(ground: Path) -> dict[str, bytes]:
-    """Everything that is outside."""
-    return {path.name: path.read_bytes() for path in (ground.parent / "outside").iterdir()}
+def picture(workspace: Path) -> dict[str, bytes]:
+    """Return the content of everything outside."""
+    return {path.name: path.read_bytes() for path in (workspace.parent / "outside").iterdir()}
 
 
-def restore(ground: Path) -> None:
+def restore(workspace: Path) -> None:
     """Put the file and the folder back under the names that the swaps exchanged."""
-    if (ground / "folder").is_symlink():
-        (ground / "folder").unlink()
-        (ground / "other").rename(ground / "folder")
-    (ground / "file.txt").unlink()
-    (ground / "file.txt").write_text("inside\n")
+    if (workspace / "folder").is_symlink():
+        (workspace / "folder").unlink()
+        (workspace / "other").rename(workspace / "folder")
+    (workspace / "file.txt").unlink()
+    (workspace / "file.txt").write_text("inside\n")
 
 
 @pytest.mark.usefixtures("resolving")
-def test_reading_and_writing_never_get_out(ground: Path) -> None:
-    context = ToolContext(workspace=str(ground))
-    before = picture(ground)
+def test_reading_and_writing_never_get_out(workspace: Path) -> None:
+    context = ToolContext(workspace=str(workspace))
+    before = picture(workspace)
     read_paths = ("folder/secret.txt", "file.txt", "other/secret.txt", "folder/../file.txt")
     patch = "--- a/folder/secret.txt\n+++ b/folder/secret.txt\n@@ -1 +1,2 @@\n inside\n+patched\n"
     attempts: list[Callable[[int], str]] = [
@@ -120,7 +120,7 @@ def test_reading_and_writing_never_get_out(ground: Path) -> None:
         lambda number: "" if number % 100 else grep("secret|inside", context) + glob("**", context),
     ]
     number = 0
-    with swapping(ground) as goes_on:
+    with swapping(workspace) as goes_on:
         while goes_on() or number < TRIES:
             number += 1
             for attempt in attempts:
@@ -129,25 +129,25 @@ def test_reading_and_writing_never_get_out(ground: Path) -> None:
                 except Error as problem:
                     answer = problem.reason
                 assert "secret outside" not in answer
-    assert picture(ground) == before
+    assert picture(workspace) == before
     # The same attempts work once nobody swaps, so what was refused above was refused because of the swaps.
-    restore(ground)
+    restore(workspace)
     for path in read_paths[:2]:
         assert "inside" in str(read(path, context))
     for attempt in attempts[4:7]:
         attempt(number)
-    left = [path for path in ground.rglob(".dragoman-*") if not path.is_symlink()]
+    left = [path for path in workspace.rglob(".dragoman-*") if not path.is_symlink()]
     assert left == []
 
 
-def test_a_check_of_the_path_alone_does_get_out(ground: Path) -> None:
+def test_a_check_of_the_path_alone_does_get_out(workspace: Path) -> None:
     """The control: if nothing could come in between, the test above would show nothing."""
     escapes = 0
-    with swapping(ground) as goes_on:
+    with swapping(workspace) as goes_on:
         while goes_on() or not escapes:  # the time limit of tests ends it
-            path = ground / "folder/secret.txt"
+            path = workspace / "folder/secret.txt"
             try:
-                if os.path.realpath(path).startswith(f"{ground}/"):
+                if os.path.realpath(path).startswith(f"{workspace}/"):
                     escapes += "secret outside" in path.read_text()
             except OSError:
                 continue

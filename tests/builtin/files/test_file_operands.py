@@ -1,4 +1,4 @@
-"""What rules and approvals are told of a call, and that a call is not run on anything else."""
+"""The operands of a call for rules and approvals, and that a call runs on nothing else."""
 
 from __future__ import annotations
 

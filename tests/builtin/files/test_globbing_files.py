@@ -1,4 +1,4 @@
-"""`glob`: patterns of paths, in order, bounded, and with a word about what was left out."""
+"""`glob`: patterns of paths, in order, limited, with a note about what is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`grep`: the same answer with ripgrep and without, bounded, and no pattern keeps anybody waiting."""
+"""`grep`: the same result with ripgrep and without, limited, and in limited time for every pattern."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_links_are_not_followed_and_large_folders_left_out(call: Call) -> None:
 
 @pytest.mark.usefixtures("engine")
 def test_a_pattern_that_never_ends_is_stopped(folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python would be busy with it until the end of days, and would not hear anybody who calls."""
+    """Python would never end the search, and could not be interrupted."""
     (folder / "evil.txt").write_text("a" * 60 + "!\n")
     monkeypatch.setattr(search, "TIME_LIMIT", 0.5)
     answer = call(Grep, pattern=r"^(a|a)*$(?!x)", path="evil.txt")

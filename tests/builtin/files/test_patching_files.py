@@ -1,4 +1,4 @@
-"""`apply_patch`: two ways to write a patch, all of it or nothing, and git as the judge."""
+"""`apply_patch`: two notations of a patch, applied as a whole or not at all, and compared with git."""
 
 from __future__ import annotations
 

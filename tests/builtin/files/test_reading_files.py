@@ -1,4 +1,4 @@
-"""What `read` shows of a file, and what it says about the rest."""
+"""The part of a file that `read` shows, and its note about the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files change as a whole or not at all, and what fails on the way leaves nothing behind."""
+"""Files change as a whole or not at all, and a failure leaves no other file."""
 
 from __future__ import annotations
 

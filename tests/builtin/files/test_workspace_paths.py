@@ -1,4 +1,4 @@
-"""Which paths lead where: everything inside can be used, nothing else can, and the words say what is wrong."""
+"""Paths: every file inside the workspace can be used, no other can, and the messages say what is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools `remember` and `recall`: notes of a session or a workspace, in a file that many may use."""
+"""The tools `remember` and `recall`: notes of a session or a workspace, in a file that processes share."""
 
 from __future__ import annotations
 

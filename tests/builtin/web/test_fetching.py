@@ -1,4 +1,4 @@
-"""WebFetch: what it sends, what it follows, what it shows, and how much it takes."""
+"""WebFetch: its requests, redirects, results and limits."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def get(body: bytes, path: str = "/", **settings: object) -> str:
     """The answer to one call, from a site that answers with these bytes."""
     arguments = {name: settings.pop(name) for name in ("offset", "raw", "deadline") if name in settings}
 
-    async def scene() -> str:
+    async def scenario() -> str:
         async with site(lambda path: body) as public:
             tool = fetcher(public, **settings)
             answer = await fetch(tool, f"http://example.test:{public.port}{path}", **arguments)  # type: ignore[arg-type]
             return answer.replace(f":{public.port}", "")
 
-    return asyncio.run(scene())
+    return asyncio.run(scenario())
 
 
 # ---- the tool --------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def test_a_page_is_shown_as_text_below_its_address() -> None:
 
 
 def test_the_request_has_nothing_of_ours_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene() -> tuple[list[str], int]:
+    async def scenario() -> tuple[list[str], int]:
         async with site(lambda path: reply("proxied")) as proxy, site(lambda path: reply("x")) as public:
             for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "https_proxy"):
                 monkeypatch.setenv(name, f"http://user:secret@127.0.0.1:{proxy.port}")
@@ -79,7 +79,7 @@ def test_the_request_has_nothing_of_ours_in_it(monkeypatch: pytest.MonkeyPatch) 
             lines = public.requests[0].split("\r\n")
             return [line.replace(str(public.port), "PORT") for line in lines], proxy.connections
 
-    lines, proxied = asyncio.run(scene())
+    lines, proxied = asyncio.run(scenario())
     assert proxied == 0
     assert lines[:3] == ["GET /p?q=1 HTTP/1.1", "Host: example.test:PORT", "User-Agent: me/1"]
     assert [line.partition(":")[0] for line in lines[3:] if line] == ["Accept", "Accept-Encoding"]
@@ -88,13 +88,13 @@ def test_the_request_has_nothing_of_ours_in_it(monkeypatch: pytest.MonkeyPatch) 
 def test_a_certificate_has_to_be_that_of_the_name(tmp_path: Path) -> None:
     paths = {name: make_certificate(tmp_path, name) for name in ("example.test", "other.test")}
 
-    async def scene(served: str) -> str:
+    async def scenario(served: str) -> str:
         trusting = ssl.create_default_context(cafile=str(paths[served]))
         async with site(lambda path: reply("hello"), ssl=server_side(paths[served])) as public:
             return await fetch(fetcher(public, tls=trusting), f"https://example.test:{public.port}/")
 
-    assert asyncio.run(scene("example.test")).endswith("hello")
-    assert "TLS with example.test" in asyncio.run(scene("other.test"))
+    assert asyncio.run(scenario("example.test")).endswith("hello")
+    assert "TLS with example.test" in asyncio.run(scenario("other.test"))
 
 
 def test_a_strange_user_agent_is_refused_at_once() -> None:
@@ -112,7 +112,7 @@ def test_what_cannot_be_allowed_is_refused_at_once(entry: str) -> None:
 
 
 def test_redirects_are_followed_and_shown_and_carry_nothing() -> None:
-    async def scene() -> tuple[str, list[str]]:
+    async def scenario() -> tuple[str, list[str]]:
         async with (
             site(lambda path: reply("there")) as second,
             site(lambda path: redirect(f"http://other.test:{second.port}/x", "307 Temporary")) as first,
@@ -121,7 +121,7 @@ def test_redirects_are_followed_and_shown_and_carry_nothing() -> None:
             named = answer.replace(str(first.port), "1").replace(str(second.port), "2")
             return named, second.requests
 
-    answer, requests = asyncio.run(scene())
+    answer, requests = asyncio.run(scenario())
     assert answer == (
         "From http://other.test:2/x (text/html, 5 bytes)\nredirected from http://example.test:1/\n\nthere"
     )
@@ -131,7 +131,7 @@ def test_redirects_are_followed_and_shown_and_carry_nothing() -> None:
 
 
 def test_where_one_address_was_decided_on_another_host_is_told_and_not_followed() -> None:
-    async def scene() -> tuple[str, int]:
+    async def scenario() -> tuple[str, int]:
         async with (
             site(lambda path: reply("there")) as second,
             site(lambda path: redirect(f"http://other.test:{second.port}/x")) as first,
@@ -140,28 +140,28 @@ def test_where_one_address_was_decided_on_another_host_is_told_and_not_followed(
             answer = await fetch(fetcher(first, second), url, decided=url)
             return answer.replace(str(second.port), "2"), second.connections
 
-    answer, connections = asyncio.run(scene())
+    answer, connections = asyncio.run(scenario())
     assert connections == 0
     assert "redirects (status 302) to another host:\nhttp://other.test:2/x\n" in answer
 
 
 def test_where_one_address_was_decided_on_the_same_host_is_followed() -> None:
-    async def scene() -> str:
+    async def scenario() -> str:
         async with site(lambda path: reply("there") if path == "/b" else redirect("/b")) as public:
             url = f"http://example.test:{public.port}/a"
             return await fetch(fetcher(public), url, decided=url)
 
-    assert asyncio.run(scene()).endswith("there")
+    assert asyncio.run(scenario()).endswith("there")
 
 
 def test_an_address_that_was_not_decided_on_is_not_fetched() -> None:
-    async def scene() -> tuple[str, int]:
+    async def scenario() -> tuple[str, int]:
         async with site(lambda path: reply("there")) as public:
             url = f"http://example.test:{public.port}/"
             answer = await fetch(fetcher(public), url + "b", decided=url + "a")
             return answer, public.connections
 
-    assert asyncio.run(scene()) == ("Error: this is not the address that was decided on; call the tool again", 0)
+    assert asyncio.run(scenario()) == ("Error: this is not the address that was decided on; call the tool again", 0)
 
 
 # ---- kinds of content ------------------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_bytes_behind_the_answer_are_not_taken_for_anything() -> None:
 
 
 def test_a_body_that_breaks_off_is_an_error() -> None:
-    async def scene() -> str:
+    async def scenario() -> str:
         async def work(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
             writer.write(reply(b"x" * 100)[:-50])
@@ -324,7 +324,7 @@ def test_a_body_that_breaks_off_is_an_error() -> None:
             tool = make_web_fetch(ports=(port,), allow_private=("127.0.0.1",), resolver=LOCAL)
             return await fetch(tool, f"http://example.test:{port}/")
 
-    assert "closed the connection in the body of its answer" in asyncio.run(scene())
+    assert "closed the connection in the body of its answer" in asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -359,23 +359,23 @@ def test_a_name_without_an_address_is_an_error() -> None:
 
 
 def test_two_calls_at_once_do_not_disturb_each_other() -> None:
-    async def scene() -> list[str]:
+    async def scenario() -> list[str]:
         async with site(lambda path: reply(path, kind="text/plain")) as public:
             tool = fetcher(public)
             calls = [fetch(tool, f"http://example.test:{public.port}/{number}") for number in range(20)]
             return [answer.partition("\n\n")[2] for answer in await asyncio.gather(*calls)]
 
-    assert asyncio.run(scene()) == [f"/{number}" for number in range(20)]
+    assert asyncio.run(scenario()) == [f"/{number}" for number in range(20)]
 
 
 def test_what_the_caller_gets_is_plain_data() -> None:
-    async def scene() -> object:
+    async def scenario() -> object:
         async with site(lambda path: reply(PAGE)) as public:
             tool = fetcher(public)
             assert tool.run is not None
             found = await tool.run({"url": f"http://example.test:{public.port}/"}, ToolContext())
             return msgspec.json.decode(msgspec.json.encode(found.data))
 
-    found = asyncio.run(scene())
+    found = asyncio.run(scenario())
     assert isinstance(found, dict)
     assert (found["status"], found["media_type"], found["title"]) == (200, "text/html", "A page")

@@ -1,4 +1,4 @@
-"""Charsets and kinds of what came over the web."""
+"""Charsets and media types of pages."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ async def send(http: HttpTransport, url: str) -> tuple[int, bytes]:
 
 
 def test_a_connection_goes_to_the_chosen_address_and_keeps_the_name() -> None:
-    async def scene() -> tuple[tuple[int, bytes], str]:
+    async def scenario() -> tuple[tuple[int, bytes], str]:
         async with site(lambda path: reply("here", kind="text/plain")) as target:
             url = f"http://no-such-name.invalid:{target.port}/x"
             return await send(HttpTransport(at="127.0.0.1"), url), target.requests[0].split("\r\n")[1].split(":")[1]
 
-    assert asyncio.run(scene()) == ((200, b"here"), " no-such-name.invalid")
+    assert asyncio.run(scenario()) == ((200, b"here"), " no-such-name.invalid")
 
 
 def test_a_proxy_and_a_chosen_address_exclude_each_other() -> None:
@@ -48,22 +48,22 @@ def test_compressed_bytes_are_counted_before_they_are_decoded(wire_bytes: int, f
     engine = zlib.compressobj(wbits=-15)
     body = b"\0\0\0\xff\xff" * 1000 + engine.compress(b"x") + engine.flush()
 
-    async def scene() -> tuple[int, bytes]:
+    async def scenario() -> tuple[int, bytes]:
         async with site(lambda path: reply(body, extra=["Content-Encoding: deflate"])) as target:
             http = HttpTransport(limits=Limits(wire_bytes=wire_bytes))
             return await send(http, f"http://127.0.0.1:{target.port}/")
 
     if fits:
-        assert asyncio.run(scene()) == (200, b"x")
+        assert asyncio.run(scenario()) == (200, b"x")
     else:
         with pytest.raises(TransportFault) as caught:
-            asyncio.run(scene())
+            asyncio.run(scenario())
         assert (caught.value.kind, caught.value.code) == ("too_large", "wire")
 
 
 def test_plain_bytes_count_once() -> None:
-    async def scene() -> tuple[int, bytes]:
+    async def scenario() -> tuple[int, bytes]:
         async with site(lambda path: reply(b"x" * 5000)) as target:
             return await send(HttpTransport(limits=Limits(wire_bytes=10)), f"http://127.0.0.1:{target.port}/")
 
-    assert asyncio.run(scene()) == (200, b"x" * 5000)
+    assert asyncio.run(scenario()) == (200, b"x" * 5000)

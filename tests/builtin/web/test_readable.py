@@ -1,4 +1,4 @@
-"""HTML as readable text: what stays, what goes, and that no page takes more than its share of time."""
+"""HTML as readable text: what is kept, what is removed, and that the time for a page is limited."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_every_text_is_a_page(source: str) -> None:
 
 @given(st.lists(_PARTS.filter(lambda part: part not in ("<!--", "<script>", "<title>", "'", '"')), max_size=30))
 def test_nothing_of_a_hidden_block_is_shown(parts: list[str]) -> None:
-    """Whatever stands in it, as long as it does not end the block itself."""
+    """With every content that does not end the block itself."""
     inner = "".join(part for part in parts if part != "</div>")
     assert "SECRET" not in to_readable(f"<div hidden>{inner}SECRET").text
 
@@ -258,7 +258,7 @@ def test_twice_the_page_is_at_most_twice_the_work(part: str) -> None:
 
 @pytest.mark.parametrize("part", ["<!--", "<a ", "<a b='", "<![CDATA[", "<div style='/*", "&#1", "<script>", "<b><p>"])
 def test_a_large_page_of_nothing_but_beginnings_is_soon_done(part: str) -> None:
-    """Whoever looks again for each of them how it ends is not done today."""
+    """A search for the end of each of them would take quadratic time."""
     assert len(to_readable(part * (400_000 // len(part))).text) <= 400_000
 
 

@@ -21,7 +21,7 @@ def walk(location: str, *, safety: dict[str, Any], hops: tuple[str, ...] = ()) -
     """Fetch `/docs/a`, which redirects by the hops to the location. Returns what the model saw, the paths that were
     requested, and what somebody was asked about."""
 
-    async def scene() -> tuple[str, list[str], list[str]]:
+    async def scenario() -> tuple[str, list[str], list[str]]:
         ways = {START if not number else hops[number - 1]: hop for number, hop in enumerate((*hops, location))}
 
         def answer(path: str) -> bytes:
@@ -54,7 +54,7 @@ def walk(location: str, *, safety: dict[str, Any], hops: tuple[str, ...] = ()) -
             paths = [request.split(" ")[1] for request in public.requests]
             return str(result.results[0].content), paths, asked
 
-    return asyncio.run(scene())
+    return asyncio.run(scenario())
 
 
 RULES = {"allow": ["fetch(http://HOST/docs/**)"]}
@@ -109,7 +109,7 @@ def test_a_policy_of_the_developer_sees_the_target() -> None:
     def policy(made: Any, tool: Any) -> Decision:
         return Decision("deny", "no secrets") if "secret" in made.arguments["url"] else Decision("allow")
 
-    async def scene() -> tuple[str, list[str]]:
+    async def scenario() -> tuple[str, list[str]]:
         async with site(lambda path: redirect("/secret") if path == START else reply("there")) as public:
             url = f"http://example.test:{public.port}{START}"
             model = ScriptedModel([call("web_fetch", url=url), "Done."])
@@ -123,5 +123,5 @@ def test_a_policy_of_the_developer_sees_the_target() -> None:
             result = await agent.arun("Fetch it.")
             return str(result.results[0].content), [request.split(" ")[1] for request in public.requests]
 
-    said, paths = asyncio.run(scene())
+    said, paths = asyncio.run(scenario())
     assert REFUSED in said and paths == [START]

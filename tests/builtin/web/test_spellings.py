@@ -167,35 +167,35 @@ def test_there_are_enough_spellings() -> None:
 
 
 def test_no_spelling_reaches_the_own_machine() -> None:
-    async def scene() -> tuple[int, list[str]]:
+    async def scenario() -> tuple[int, list[str]]:
         async with site(lambda path: reply("secret"), LOOPBACKS) as target:
             tool = make_web_fetch(ports=(80, target.port), resolver=Names(**NAMES))
             answers = [await fetch(tool, each.replace("PORT", str(target.port))) for each in SPELLINGS]
             return target.connections, [each for each in answers if not each.startswith("Error: ")]
 
-    assert asyncio.run(scene()) == (0, [])
+    assert asyncio.run(scenario()) == (0, [])
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.1", "2130706433", "0x7f.1", "0177.0.0.1", "[::ffff:7f00:1]", "①②⑦.1"]
 )
 def test_the_same_spellings_reach_it_where_that_is_allowed(host: str) -> None:
-    async def scene() -> str:
+    async def scenario() -> str:
         async with site(lambda path: reply("hello")) as target:
             return await fetch(fetcher(target), f"http://{host}:{target.port}/a")
 
-    assert asyncio.run(scene()).endswith("hello")
+    assert asyncio.run(scenario()).endswith("hello")
 
 
 @pytest.mark.parametrize("entry", ["127.0.0.1", "127.0.0.0/8", "[::ffff:127.0.0.1]", "127.0.0.1:PORT"])
 def test_an_allowance_is_an_address_a_network_or_one_port(entry: str) -> None:
-    async def scene() -> str:
+    async def scenario() -> str:
         async with site(lambda path: reply("hello")) as target:
             allowed = entry.replace("PORT", str(target.port))
             tool = make_web_fetch(ports=(target.port,), allow_private=(allowed,))
             return await fetch(tool, f"http://127.0.0.1:{target.port}/")
 
-    assert asyncio.run(scene()).endswith("hello")
+    assert asyncio.run(scenario()).endswith("hello")
 
 
 @pytest.mark.parametrize(
@@ -210,14 +210,14 @@ def test_an_allowance_is_an_address_a_network_or_one_port(entry: str) -> None:
 def test_a_private_name_needs_its_name_and_its_address_on_the_list(
     name: str, listed: tuple[str, ...], reached: bool
 ) -> None:
-    async def scene() -> tuple[bool, str]:
+    async def scenario() -> tuple[bool, str]:
         async with site(lambda path: reply("hello")) as target:
             names = Names(wiki_internal=["127.0.0.1"], other_internal=["127.0.0.1"])
             tool = make_web_fetch(ports=(target.port,), allow_private=listed, resolver=names)
             answer = await fetch(tool, f"http://{name}:{target.port}/")
             return target.connections > 0, answer
 
-    was_reached, answer = asyncio.run(scene())
+    was_reached, answer = asyncio.run(scenario())
     assert was_reached is reached
     assert answer.startswith("Error: ") is not reached
 
@@ -258,7 +258,7 @@ REDIRECTS = [
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
 @pytest.mark.parametrize("asked", [False, True])
 def test_no_redirect_reaches_the_own_machine(status: str, asked: bool) -> None:
-    async def scene() -> tuple[int, list[str]]:
+    async def scenario() -> tuple[int, list[str]]:
         async with site(lambda path: reply("secret"), LOOPBACKS) as target:
             locations = [each.replace("PORT", str(target.port)) for each in REDIRECTS]
             leads = iter(locations)
@@ -270,7 +270,7 @@ def test_no_redirect_reaches_the_own_machine(status: str, asked: bool) -> None:
         told = [answer for answer in answers if not answer.startswith("Error: ")]
         return target.connections, told
 
-    connections, told = asyncio.run(scene())
+    connections, told = asyncio.run(scenario())
     assert connections == 0
     if not asked:
         assert told == []
@@ -284,7 +284,7 @@ def test_no_redirect_reaches_the_own_machine(status: str, asked: bool) -> None:
 
 
 def test_a_chain_of_redirects_ends_where_the_first_bad_one_is() -> None:
-    async def scene() -> tuple[int, int, str]:
+    async def scenario() -> tuple[int, int, str]:
         async with site(lambda path: reply("secret")) as target:
 
             def lead(path: str) -> bytes:
@@ -296,18 +296,18 @@ def test_a_chain_of_redirects_ends_where_the_first_bad_one_is() -> None:
                 answer = await fetch(tool, f"http://example.test:{public.port}/0")
                 return target.connections, public.connections, answer
 
-    connections, steps, answer = asyncio.run(scene())
+    connections, steps, answer = asyncio.run(scenario())
     assert (connections, steps) == (0, 4)
     assert "127.0.0.1 is an address of this machine" in answer
 
 
 def test_redirects_end_after_five() -> None:
-    async def scene() -> tuple[int, str]:
+    async def scenario() -> tuple[int, str]:
         async with site(lambda path: redirect(path + "x")) as public:
             answer = await fetch(fetcher(public), f"http://example.test:{public.port}/")
             return public.connections, answer
 
-    connections, answer = asyncio.run(scene())
+    connections, answer = asyncio.run(scenario())
     assert connections == 6
     assert "redirects more than 5 times" in answer
 
@@ -316,29 +316,29 @@ def test_redirects_end_after_five() -> None:
 
 
 def test_a_name_is_looked_up_once_for_each_request() -> None:
-    """The second answer of the resolver is the forbidden one: whoever asks twice goes there."""
+    """The second answer of the resolver is the forbidden one: a second lookup would lead there."""
 
-    async def scene() -> tuple[list[str], int, list[str]]:
+    async def scenario() -> tuple[list[str], int, list[str]]:
         async with site(lambda path: reply("public")) as public:
             names = Names(rebind_test=[["127.0.0.1"], ["127.0.0.2"]])
             tool = fetcher(public, resolver=names)
             answers = [await fetch(tool, f"http://rebind.test:{public.port}/") for _ in range(2)]
             return names.asked, public.connections, answers
 
-    asked, connections, answers = asyncio.run(scene())
+    asked, connections, answers = asyncio.run(scenario())
     assert (asked, connections) == (["rebind.test"] * 2, 1)
     assert answers[0].endswith("public")
     assert "127.0.0.2 is an address of this machine" in answers[1]
 
 
 def test_a_name_that_changes_between_redirects_is_judged_again() -> None:
-    async def scene() -> tuple[int, str]:
+    async def scenario() -> tuple[int, str]:
         async with site(lambda path: redirect("/next")) as public:
             names = Names(rebind_test=[["127.0.0.1"], ["10.0.0.1"]])
             answer = await fetch(fetcher(public, resolver=names), f"http://rebind.test:{public.port}/")
             return public.connections, answer
 
-    connections, answer = asyncio.run(scene())
+    connections, answer = asyncio.run(scenario())
     assert connections == 1
     assert "10.0.0.1 is an address of a private network" in answer
 
@@ -358,25 +358,25 @@ def test_nothing_is_said_to_a_peer_with_another_address(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(connection, "_connect", elsewhere)
 
-    async def scene() -> tuple[list[str], str]:
+    async def scenario() -> tuple[list[str], str]:
         async with site(lambda path: reply("secret")) as target:
             tool = make_web_fetch(ports=(target.port,), resolver=Names(public_test=["93.184.216.34"]))
             answer = await fetch(tool, f"http://public.test:{target.port}/")
             return target.requests, answer
 
-    requests, answer = asyncio.run(scene())
+    requests, answer = asyncio.run(scenario())
     assert requests == []
     assert "went to 127.0.0.1 and not to 93.184.216.34" in answer
 
 
 def test_the_next_address_is_tried_where_nothing_listens() -> None:
-    async def scene() -> str:
+    async def scenario() -> str:
         async with site(lambda path: reply("hello")) as public:
             names = Names(two_test=["127.0.0.3", "127.0.0.1"])
             tool = make_web_fetch(ports=(public.port,), allow_private=("127.0.0.0/8",), resolver=names)
             return await fetch(tool, f"http://two.test:{public.port}/")
 
-    assert asyncio.run(scene()).endswith("hello")
+    assert asyncio.run(scenario()).endswith("hello")
 
 
 def test_other_ports_are_refused_with_the_way_to_allow_them() -> None:

@@ -1,4 +1,4 @@
-"""Web sites on the loopback, the names they have, and the tool that fetches from them."""
+"""Web sites on the loopback, their host names, and the tool that fetches from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Answering = Callable[[str], bytes | None]
 
 
 class Site:
-    """A server and what it saw."""
+    """A server, and the requests that it received."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -28,7 +28,7 @@ class Site:
 def reply(
     body: bytes | str = b"", status: str = "200 OK", kind: str = "text/html; charset=utf-8", extra: Sequence[str] = ()
 ) -> bytes:
-    """The bytes of a usual answer."""
+    """Return the bytes of an ordinary answer."""
     data = body.encode() if isinstance(body, str) else body
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(data)}", *([f"Content-Type: {kind}"] if kind else []), *extra]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + data
@@ -115,7 +115,7 @@ LOCAL = Names(example_test=["127.0.0.1"], other_test=["127.0.0.1"])
 
 
 def fetcher(*sites: Site, **settings: Any) -> Tool:
-    """The tool, for these sites alone: each is allowed with its own port only."""
+    """Return the tool for these sites. Each host is allowed only with its own port."""
     given: dict[str, Any] = {
         "ports": [each.port for each in sites],
         "allow_private": [f"127.0.0.1:{each.port}" for each in sites],
@@ -126,7 +126,7 @@ def fetcher(*sites: Site, **settings: Any) -> Tool:
 
 
 async def fetch(tool: Tool, url: str, *, decided: str = "", deadline: float | None = None, **arguments: Any) -> str:
-    """What the model is shown, or `Error: ...`."""
+    """Return the text for the model, or `Error: ...`."""
     operands = (Operand("url", decided, "send"),) if decided else ()
     assert tool.run is not None
     try:

@@ -198,7 +198,8 @@ class Connection(asyncio.Protocol):
         self._response: Response | None = None
         self._timeouts = Timeouts()
         self._paused = False
-        self._lost = False
+        self.lost = False
+        """Whether it was dropped, or the server closed it."""
         self._idle_limit = limits.idle_seconds
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = inf
@@ -208,16 +209,14 @@ class Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        return (
-            not self._lost and self._parser is None and self.transport is not None and not self.transport.is_closing()
-        )
+        return not self.lost and self._parser is None and self.transport is not None and not self.transport.is_closing()
 
     # ---- one exchange ----------------------------------------------------------------------------------------------
 
     async def exchange(self, method: str, head: bytes, body: bytes, timeouts: Timeouts) -> Response:
         """Send a request and wait for the head of the answer."""
         transport = self.transport
-        if transport is None or self._lost:
+        if transport is None or self.lost:
             raise self._fault_of_loss(None)
         self._parser = ResponseParser(self._limits, method)
         self._timeouts = timeouts
@@ -280,13 +279,16 @@ class Connection(asyncio.Protocol):
         waiting, self._head = self._head, None
         if waiting is not None and not waiting.done():
             waiting.set_result(response)
+        else:
+            # The request was cancelled in the same iteration of the event loop, so nobody will read the answer.
+            response.abandon()
 
     def _finish(self, parser: ResponseParser) -> None:
         response = self._response
         self._response = self._parser = None
         assert response is not None
         response.end()
-        if not parser.keeps or parser.stray:
+        if self.lost or not parser.keeps or parser.stray:
             self.drop()
             return
         self.resume()
@@ -311,7 +313,7 @@ class Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._lost = True
+        self.lost = True
         parser = self._parser
         if parser is not None:
             try:
@@ -339,7 +341,7 @@ class Connection(asyncio.Protocol):
 
     def drop(self) -> None:
         """Close at once, and fail the current exchange."""
-        self._lost = True
+        self.lost = True
         if self.transport is not None:
             self.transport.abort()
         self._stop_timer()
@@ -366,7 +368,7 @@ class Connection(asyncio.Protocol):
 
     def _tick(self) -> None:
         self._timer = None
-        if self._lost or self._deadline == inf:
+        if self.lost or self._deadline == inf:
             return
         if self._deadline > self.loop.time():
             self._timer = self.loop.call_at(self._deadline, self._tick)
@@ -531,7 +533,8 @@ class Pool:
             raise
         finally:
             self._opening -= 1
-        self._all.add(connection)
+        if not connection.lost:
+            self._all.add(connection)
         return connection
 
     async def close(self) -> None:

@@ -154,7 +154,7 @@ class ResponseParser:
 
     def __init__(self, limits: Limits, method: str = "POST") -> None:
         self._limits = limits
-        self._without_body = method
+        self._method = method
         self._state: State = "head"
         self._pending = bytearray()
         self._remaining = 0
@@ -308,10 +308,10 @@ class ResponseParser:
         connection = headers.get("connection", "").lower()
         if "close" in connection or (self._http_10 and "keep-alive" not in connection):
             self.keeps = False
-        if head.status in (204, 304) or self._without_body == "HEAD":
+        if head.status in (204, 304) or self._method == "HEAD":
             self._state = "done"
             return
-        if self._without_body == "CONNECT" and 200 <= head.status < 300:
+        if self._method == "CONNECT" and 200 <= head.status < 300:
             self._state = "done"
             return
         coding = headers.get("transfer-encoding")

@@ -8,7 +8,6 @@ import re
 import ssl
 from collections.abc import Mapping
 from ipaddress import ip_address
-from weakref import WeakKeyDictionary
 
 from dragoman.client.http.addresses import Address, Proxy, read_address, read_proxies
 from dragoman.client.http.connection import Connection, Opener, Pool, Response, open_connection
@@ -45,7 +44,7 @@ class HttpTransport:
             raise ConfigError("a proxy resolves the address itself", hint="give `proxy` or `at`, not both")
         self._at = _check_numeric(at)
         self._tls = tls
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = WeakKeyDictionary()
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
 
     async def send(self, request: HttpRequest, timeouts: Timeouts) -> Response:
         """Send a request and wait for the head of the answer. Raises TransportFault."""
@@ -53,9 +52,7 @@ class HttpTransport:
         proxy = self._proxies.find(address) if self._proxies is not None else None
         head = write_head(request, address, proxy)
         loop = asyncio.get_running_loop()
-        pool = self._pools.get(loop)
-        if pool is None:
-            pool = self._pools[loop] = Pool(loop, self._limits)
+        pool = self._pools.get(loop) or self._make_pool(loop)
         key = (address.scheme, address.host, address.port, proxy)
         connection = pool.take(key)
         while True:
@@ -68,6 +65,14 @@ class HttpTransport:
                     raise
             # The server had closed this idle connection. The next one is new, or has just finished an answer.
             connection = None
+
+    def _make_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
+        # A pool refers to its loop, so a closed loop would stay in memory for as long as the transport.
+        for other in list(self._pools):
+            if other.is_closed():
+                self._pools.pop(other, None)
+        pool = self._pools[loop] = Pool(loop, self._limits)
+        return pool
 
     def _opener(self, address: Address, proxy: Proxy | None, timeouts: Timeouts) -> Opener:
         async def connect(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""An MCP server behind OAuth, and its authorization server, from a script: two servers at loopback, and a browser."""
+"""A scripted MCP server with OAuth, its authorization server, and a browser, all on the loopback."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.mcp.test_http_channel import JSON, Reply, Script, answer
 WELL_KNOWN = "/.well-known/"
 
 
-class World:
-    """What both servers do, and what they were asked. A test changes fields to make them misbehave."""
+class OAuthServers:
+    """The behaviour of both servers, and the requests to them. A test changes fields to make them misbehave."""
 
     def __init__(self) -> None:
         self.mcp = Script(self.guard)
@@ -140,7 +140,7 @@ class World:
 
 
 @contextmanager
-def serving(world: World) -> Iterator[World]:
+def serving(oauth: OAuthServers) -> Iterator[OAuthServers]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -148,17 +148,17 @@ def serving(world: World) -> Iterator[World]:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             place = urlsplit(self.path)
             if self.server is issuer or (
-                world.resource is None and place.path != "/mcp" and "protected" not in place.path
+                oauth.resource is None and place.path != "/mcp" and "protected" not in place.path
             ):
                 read = parse_qs(body.decode()) if b"=" in body and not body.startswith(b"{") else {}
                 form = {key: values[0] for key, values in read.items()} or json.loads(body or b"{}")
                 query = {key: values[0] for key, values in parse_qs(place.query).items()}
-                status, headers, text = world.authorize(self.command, place.path, query, form)
+                status, headers, text = oauth.authorize(self.command, place.path, query, form)
             elif place.path.startswith(WELL_KNOWN):
-                status, headers, text = world.metadata(place.path)
+                status, headers, text = oauth.metadata(place.path)
             else:
                 sent = {key.lower(): value for key, value in self.headers.items()}
-                status, headers, text = world.mcp.answer(self.command, json.loads(body or b"{}"), sent)
+                status, headers, text = oauth.mcp.answer(self.command, json.loads(body or b"{}"), sent)
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(text.encode()))}.items():
                 self.send_header(name, value)
@@ -176,15 +176,15 @@ def serving(world: World) -> Iterator[World]:
         ThreadingHTTPServer(("127.0.0.1", 0), Handler) as issuer,
         ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server,
     ):
-        world.issuer = f"http://127.0.0.1:{issuer.server_port}"
-        world.url = f"http://127.0.0.1:{server.server_port}/mcp"
+        oauth.issuer = f"http://127.0.0.1:{issuer.server_port}"
+        oauth.url = f"http://127.0.0.1:{server.server_port}/mcp"
         threads = [
             threading.Thread(target=each.serve_forever, kwargs={"poll_interval": 0.01}) for each in (issuer, server)
         ]
         for thread in threads:
             thread.start()
         try:
-            yield world
+            yield oauth
         finally:
             issuer.shutdown()
             server.shutdown()

@@ -1,4 +1,4 @@
-"""A tool whose calls are about a file, for tests of approvals: `launch` runs a script and notes what it ran."""
+"""A tool whose operand is a file, for tests of approvals: `launch` runs a script and records its text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.types import Operand, Tool
 
 
 class Launcher:
-    """Runs scripts of a folder: whatever ran is in `ran`."""
+    """Runs scripts of a folder. `ran` contains the text of each script that ran."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""What tests of commands share: a call of the tool, and a witness of the processes that a command began."""
+"""Helpers of the tests of commands: a call of the tool, and a probe for processes that are left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.tools import Answer, ToolContext, answer_async, bind
 from dragoman.types import Tool, ToolCall
 
 PATIENCE = 30.0
-"""Seconds after which a test that waits for something is a failed one."""
+"""Seconds after which a test that waits for something fails."""
 
 
 async def ask(command: str, context: ToolContext, tool: Tool = Bash, **more: Any) -> Answer:
@@ -26,29 +26,29 @@ def run(command: str, workspace: Path, tool: Tool = Bash, **more: Any) -> Answer
 
 
 def output_of(answer: Answer) -> str:
-    """What the command printed, without the lines about how it ended."""
+    """Return what the command printed, without the lines about its end."""
     content = answer.result.content
     assert isinstance(content, str)
     return content[: content.rindex("[exit code")]
 
 
-class Witness:
+class ProcessProbe:
     """A named pipe in the workspace. As long as any process holds it open for writing, there is no end to be read."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "witness"
+        self.path = folder / "probe"
         os.mkfifo(self.path)
         self._end = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
 
     def wait_for(self, words: bytes) -> None:
-        """Wait until a process has written this."""
+        """Wait until a process has written these bytes."""
         seen = b""
         while words not in seen:
             assert select.select((self._end,), (), (), PATIENCE)[0], f"only {seen!r} was written"
             seen += os.read(self._end, 4096)
 
     def is_alone(self) -> bool:
-        """Whether nobody holds the pipe at this moment."""
+        """Whether no process holds the pipe at this moment."""
         try:
             while os.read(self._end, 4096):
                 pass
@@ -57,7 +57,7 @@ class Witness:
         return True
 
     def wait_until_alone(self) -> None:
-        """Wait until the last process is gone that held the pipe; only after one has written to it."""
+        """Wait until the last process that held the pipe has ended. Call it after one has written to the pipe."""
         while True:
             assert select.select((self._end,), (), (), PATIENCE)[0], "a process is left"
             if not os.read(self._end, 4096):

@@ -1,4 +1,4 @@
-"""What these tests share: servers to start, limits that are soon reached, and calls."""
+"""Helpers of these tests: servers, short limits, and calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 QUICK = Limits(
     probe_seconds=10.0, close_seconds=5.0, restart_delays=(0.0, 0.0), message_bytes=1_000_000, noise_lines=20
 )
-"""Nothing here waits for a limit, except where a test says so."""
+"""No test waits for one of these limits, unless it says so."""
 
 
 def faulty(fault: str, log: Path | None = None, name: str = "echo") -> StdioServer:
@@ -31,24 +31,24 @@ def official(how: str = "stdio") -> StdioServer:
     return StdioServer("weather", [sys.executable, str(HERE / "sdk_server.py"), how])
 
 
-def open_box(*servers: Server, limits: Limits = QUICK, **options: Any) -> Toolbox:
+def open_toolbox(*servers: Server, limits: Limits = QUICK, **options: Any) -> Toolbox:
     return connect(servers, limits=limits, **options)
 
 
-def find(box: Toolbox, name: str) -> Tool:
-    """The tool by the name that its server gives it."""
-    (tool,) = (each for each in box.tools if each.metadata["mcp_tool"] == name)
+def find(toolbox: Toolbox, name: str) -> Tool:
+    """Return a tool by the name that its server uses."""
+    (tool,) = (each for each in toolbox.tools if each.metadata["mcp_tool"] == name)
     return tool
 
 
-def call(box: Toolbox, name: str, context: ToolContext | None = None, **arguments: Any) -> ToolResult:
+def call(toolbox: Toolbox, name: str, context: ToolContext | None = None, **arguments: Any) -> ToolResult:
     """Call a tool in blocking code."""
-    tool = find(box, name)
+    tool = find(toolbox, name)
     return answer_sync(bind(tool, arguments, context), ToolCall("1", tool.name, arguments), wait=asyncio.run).result
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not yet fetched does not."""
+    """Whether a process runs. A zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except OSError:
@@ -57,7 +57,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Ask until it is so. A minute is far more than it ever takes, and a test that hangs says nothing."""
+    """Wait until the condition is true, at most a minute: a failed test says more than one that hangs."""
     end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "it did not happen"

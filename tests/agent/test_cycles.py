@@ -1,4 +1,4 @@
-"""Watchers in the loop: what they block does not run and is told, what they warn of is noted, what they end is over."""
+"""Loop detection in the agent loop: blocked calls, warnings, and runs that it ends."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ def repeat(play: Playbook, times: int, *, result: str = "sunny", error: bool = F
 def test_the_same_call_with_the_same_result_is_warned_of_then_blocked_then_the_end() -> None:
     settings = WatchSettings(idle_turns=None)
     play = repeat(Playbook(weather, watch=settings).starts("hi"), 2)
-    repeat(play, 1).told("weather", "sunny").told("weather", "called 3 times in a row", error=False, ran=True)
+    repeat(play, 1).has_result("weather", "sunny").has_result(
+        "weather", "called 3 times in a row", error=False, ran=True
+    )
     play.notices("repeated_call")
     play.asks(hearing="called 3 times in a row").replies(PARIS)
-    play.told("weather", "Not run: this is call 4 in a row", error=True, ran=False)
+    play.has_result("weather", "Not run: this is call 4 in a row", error=True, ran=False)
     play.asks(hearing="Not run").replies(PARIS).ends("looping", "5", category="fatal")
 
 
@@ -51,7 +53,7 @@ def test_ping_pong_counts_arguments_and_results() -> None:
         play.asks().replies(call("look", where="a")).runs("look").answers("a wall")
         assert ("4 times in turn" in str(play.machine.messages[-1])) is (round_ == 3)
     play.notices("ping_pong").asks().replies(PARIS).runs("weather").answers("sunny")
-    play.asks().replies(call("look", where="a")).told("look", "Not run", error=True, ran=False)
+    play.asks().replies(call("look", where="a")).has_result("look", "Not run", error=True, ran=False)
     play.notices("ping_pong").asks().replies("I stop.").ends("answered")
 
 
@@ -60,7 +62,7 @@ def test_turns_without_any_progress_end_the_run() -> None:
     play.notices("no_progress").ends("looping", "no progress: 3 turns in a row")
 
 
-def test_new_words_are_progress() -> None:
+def test_new_text_is_progress() -> None:
     play = Playbook(weather, watch=WatchSettings(repeats=None), limits=Limits(turns=5)).starts("hi")
     for number in range(5):
         play.asks().replies(f"Step {number}.", PARIS).runs("weather").answers("sunny")
@@ -78,24 +80,24 @@ def test_one_result_whatever_the_arguments_is_blocked_and_ended() -> None:
     play = Playbook(weather).starts("hi")
     for number in range(5):
         play.asks().replies(call("weather", city=f"{number}")).runs("weather").answers("service unavailable for you")
-    play.told("weather", "the same result 5 times, although its arguments were different", ran=True)
-    play.asks().replies(call("weather", city="6")).told("weather", "Not run", error=True, ran=False)
+    play.has_result("weather", "the same result 5 times, although its arguments were different", ran=True)
+    play.asks().replies(call("weather", city="6")).has_result("weather", "Not run", error=True, ran=False)
     play.notices("same_result").asks().replies(call("weather", city="7")).ends("looping", "same result")
 
 
 def test_a_failing_call_is_not_tried_again_and_never_ends_the_run() -> None:
     """Eight times the same failing call: three run, the others are blocked and told, and the run goes on."""
     play = repeat(Playbook(weather).starts("hi"), 3, result="no connection", error=True)
-    play.told("weather", "has failed 3 times in a row with the same error", ran=True).notices("repeated_failure")
+    play.has_result("weather", "has failed 3 times in a row with the same error", ran=True).notices("repeated_failure")
     for _ in range(5):
-        play.asks().replies(PARIS).told("weather", "Not run: 'weather' has failed", error=True, ran=False)
+        play.asks().replies(PARIS).has_result("weather", "Not run: 'weather' has failed", error=True, ran=False)
     play.asks().replies("It does not work.").ends("answered")
 
 
 def test_a_blocked_call_does_not_keep_its_neighbours_from_running() -> None:
     play = repeat(Playbook(weather, look).starts("hi"), 3, result="no connection", error=True)
     play.asks().replies(PARIS, call("look", where="a")).runs("look").answers("a wall")
-    play.told("weather", "Not run", ran=False).asks().replies("Done.").ends("answered")
+    play.has_result("weather", "Not run", ran=False).asks().replies("Done.").ends("answered")
 
 
 def test_the_same_call_many_times_in_one_turn_counts_once() -> None:
@@ -114,10 +116,12 @@ def test_watchers_can_be_switched_off() -> None:
 def test_a_watcher_sees_a_call_as_the_hooks_left_it() -> None:
     play = Playbook(weather, has_reviewers=True, watch=WatchSettings(idle_turns=None)).starts("hi")
     for number in range(3):
-        play.asks().replies(call("weather", city=f"{number}")).reviews("weather").hooks_say(arguments={"city": "Paris"})
+        play.asks().replies(call("weather", city=f"{number}")).reviews("weather").hooks_answer(
+            arguments={"city": "Paris"}
+        )
         play.runs("weather").answers("sunny")
-    play.asks().replies(call("weather", city="3")).reviews("weather").hooks_say(arguments={"city": "Paris"})
-    play.told("weather", "Not run: this is call 4 in a row", ran=False).asks()
+    play.asks().replies(call("weather", city="3")).reviews("weather").hooks_answer(arguments={"city": "Paris"})
+    play.has_result("weather", "Not run: this is call 4 in a row", ran=False).asks()
 
 
 def test_the_end_of_a_circle_stops_what_still_runs() -> None:
@@ -126,4 +130,4 @@ def test_the_end_of_a_circle_stops_what_still_runs() -> None:
     for _ in range(3):
         play.asks().replies(call("look", where="a")).runs("look").answers("a wall")
     play.asks().replies(call("look", where="a"), call("look", where="b")).runs("look").answers("a door")
-    play.told("call_4", "Not run", ran=False).asks()
+    play.has_result("call_4", "Not run", ran=False).asks()

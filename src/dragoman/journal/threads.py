@@ -17,7 +17,7 @@ from dragoman.journal.journal import JournalError, JournalFailed
 from dragoman.journal.leases import LEASE_SECONDS
 
 # --------------------------------------------------------------------------------------------------------------------
-# A worker thread for many tasks.
+# A thread that executes the jobs of many tasks.
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -42,7 +42,7 @@ class Job:
 
 
 class Handler(ABC):
-    """What the thread of a worker does. All methods are called in the thread, `close` last."""
+    """Executes the jobs of a thread. All methods are called in the thread, `close` last."""
 
     @abstractmethod
     def serve(self, jobs: list[Job]) -> None:
@@ -56,7 +56,7 @@ class Handler(ABC):
     def close(self) -> None: ...
 
 
-class Worker:
+class JobThread:
     """The thread of one handler. It starts with the first job and ends with `close`."""
 
     def __init__(self, name: str, handler: Handler) -> None:
@@ -72,7 +72,11 @@ class Worker:
         self, work: Callable[[Any], T], *, durable: bool = False, statement: Callable[[Any], Any] | None = None
     ) -> T:
         """Run a job with the handler's connection. A queued job runs even if the waiting task is cancelled."""
-        job = Job(work, durable, statement)
+        result: T = await self.submit(Job(work, durable, statement))
+        return result
+
+    def submit(self, job: Job) -> asyncio.Future[Any]:
+        """Queue a job. Return the future of its result."""
         with self._lock:
             self._check_usable()
             if self._thread is None:
@@ -82,8 +86,7 @@ class Worker:
                 )
                 self._thread.start()
             self._queue.put(job)
-        result: T = await job.future
-        return result
+        return job.future
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -99,7 +102,7 @@ class Worker:
             thread, self._thread = self._thread, None
         if thread is not None and self._process == os.getpid():
             self._queue.put(None)
-            # The final reference may be dropped on the worker thread itself, and a thread cannot join itself.
+            # The final reference may be dropped on this thread itself, and a thread cannot join itself.
             if thread is not threading.current_thread():
                 thread.join()
 
