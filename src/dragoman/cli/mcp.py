@@ -206,7 +206,9 @@ def list_servers(as_json: Json = False) -> None:
         write_json(found)
         return
     if not found:
-        print("there are no MCP servers; add one: dragoman mcp add NAME URL, or dragoman mcp add NAME -- COMMAND")
+        print("there are no MCP servers; to add one:")
+        print("    dragoman mcp add NAME URL")
+        print("    dragoman mcp add NAME -- COMMAND")
     screen = Screen()
     cells = pad_columns([(quote_value(each["name"]), each["state"], "") for each in found])
     for each, (name, state, _) in zip(found, cells, strict=True):
