@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import random
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from tests.formats.grammars.asking import PING, WEATHER, accepts, allows
 from tests.formats.grammars.gbnf_engine import Gbnf
+from tests.formats.grammars.sampling import Sampler
 from tests.tables import each_row
 
 from dragoman import formats
+from dragoman.args.decoder import read_float
 from dragoman.args.loader import validate
 from dragoman.errors import ConfigError
+from dragoman.formats.grammars.nodes import Chars, Tree
+from dragoman.formats.grammars.patterns import Bound, whole_or_fraction
 from dragoman.types import JsonObject
 
 VALUES: list[tuple[str, JsonObject, list[Any], list[Any]]] = [
@@ -315,3 +321,52 @@ def test_a_key_that_cannot_be_written_is_left_out_or_takes_its_tool_along() -> N
     tool["parameters"]["required"] = ["a<b>"]
     with pytest.raises(ConfigError, match="none of the tools"):
         formats.grammar([tool], "qwen3_coder", tool_choice="required")
+
+
+# ---- digits ----------------------------------------------------------------------------------------------------------
+
+KEPT_NUMBERS = (
+    "0.1 -2.5 7.0 0.30000000000000004 123456.78901234567 999999999999999.0 999999999999999.5 12.000000 0.99 19.999"
+)
+WHOLE_IF_ROUNDED = (
+    "388986479028574.0240 483942714121403.997 0.99999999999999999 1.00000000000000000001 4503599627370497.4"
+    " 99999999999.999999 1234567.00000000001"
+)
+KEPT_EXPONENTS = "1e5 -2.5e-07 1.2345678901234567e+22 1.2345678901234567e-07 6.02e23 1e-05 0.0e5"
+ROUNDED_EXPONENTS = "1.00000000000000001e5 10.0000000000000000001e-1 9.9999999999999999e-1 0.9007199254740993e16"
+
+
+@pytest.mark.parametrize("bounds", [{}, {"minimum": 0.0}, {"minimum": -1e17, "maximum": 1e17}])
+def test_a_number_that_a_parser_refuses_is_never_written(bounds: JsonObject) -> None:
+    tool = {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "number", **bounds}}}}
+    grammar = Gbnf(formats.grammar([tool], "json", tool_choice="required"))
+    for number in f"{WHOLE_IF_ROUNDED} {ROUNDED_EXPONENTS}".split():
+        text = f'{{"name": "f", "arguments": {{"x": {number}}}}}'
+        assert not formats.parse(text, "json").calls, number
+        assert not grammar.accepts(text), number
+
+
+def test_a_number_that_python_writes_is_accepted() -> None:
+    tool = {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "number"}}}}
+    grammar = Gbnf(formats.grammar([tool], "json", tool_choice="required"))
+    for number in f"{KEPT_NUMBERS} {KEPT_EXPONENTS}".split():
+        text = f'{{"name": "f", "arguments": {{"x": {number}}}}}'
+        assert formats.parse(text, "json").calls[0].arguments == {"x": float(number)}
+        assert grammar.accepts(text), number
+
+
+class DigitSampler(Sampler):
+    """Prefers zeros and nines, which come next to whole numbers."""
+
+    def _character(self, node: Chars) -> str:
+        fitting = [each for each in "09" if any(low <= each <= high for low, high in node.ranges)]
+        return self._lots.choice(fitting) if fitting and self._lots.random() < 0.7 else super()._character(node)
+
+
+@pytest.mark.parametrize("lower", [None, Bound(Decimal(0)), Bound(Decimal("-5.5"), strict=True)])
+def test_every_number_of_a_grammar_can_be_read(lower: Bound | None) -> None:
+    lots = random.Random(7)
+    nodes = whole_or_fraction(lower, None)
+    for _ in range(4000):
+        drawn = DigitSampler(Tree(lots.choice(nodes), {}), lots).draw()
+        assert read_float(drawn) == float(drawn)

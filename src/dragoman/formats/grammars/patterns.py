@@ -30,7 +30,8 @@ from dragoman.formats.grammars.nodes import (
 MOST_DIGITS = 15
 """Digits of an integer, and of the part before the point: every machine stores so many exactly."""
 _FRACTION = 17
-_EXPONENT = row(Chars((("e", "e"), ("E", "E"))), maybe(Chars((("+", "+"), ("-", "-")))), repeat(DIGIT, 1, 2))
+_LENGTHS = ((1, 3), (4, 7), (8, 11), (12, MOST_DIGITS))
+"""The shortest and the longest part before the point of numbers that may have the same fractions."""
 
 
 class Bound(Struct, frozen=True):
@@ -142,9 +143,8 @@ def whole_or_fraction(lower: Bound | None, upper: Bound | None) -> tuple[Node, N
     """Return numbers between the bounds: without a fraction, and with a point or an exponent."""
     limit = 10**MOST_DIGITS - 1
     if lower is None and upper is None:
-        digits = row(maybe(Text("-")), natural(0, limit))
-        point = row(Text("."), repeat(DIGIT, 1, _FRACTION))
-        return integer(None, None), row(digits, choice([row(point, maybe(_EXPONENT)), _EXPONENT]))
+        digits = choice([_with_fraction(0, limit), _with_exponent(limit)])
+        return integer(None, None), row(maybe(Text("-")), digits)
     low = lower or Bound(min(Decimal(-limit), (upper or Bound(Decimal(0))).value * 10))
     high = upper or Bound(max(Decimal(limit), low.value * 10))
     ways = [_positive(low if low.value >= 0 else Bound(Decimal(0)), high)] if high.value >= 0 else []
@@ -164,10 +164,51 @@ def _positive(low: Bound, high: Bound) -> Node:
     return choice(
         [
             row(Text(str(first)), _point(first, above, low.strict, None, False)),
-            row(natural(first + 1, last - 1), Text("."), repeat(DIGIT, 1, _FRACTION)),
+            _with_fraction(first + 1, last - 1),
             row(Text(str(last)), _point(last, None, False, below, high.strict)),
         ]
     )
+
+
+def _with_fraction(least: int, most: int) -> Node:
+    """Return numbers with a point whose part before it is between the bounds, and that are not rounded to a whole one.
+
+    A parser refuses those: other programs would read another number.
+    """
+    return choice(
+        [
+            row(natural(max(least, 10 ** (short - 1) if short > 1 else 0), min(most, 10**long - 1)), _fraction(long))
+            for short, long in _LENGTHS
+        ]
+    )
+
+
+def _fraction(length: int) -> Node:
+    """Return a fraction for a number with so many digits before the point.
+
+    A float keeps fifteen digits. If these do not end next to a whole number, more digits may follow.
+    """
+    room = max(1, MOST_DIGITS - length)
+    apart = [
+        _digit("1", "8"),
+        row(repeat(Text("0"), 1, room - 1), _digit("1", "9")) if room > 1 else NEVER,
+        row(repeat(Text("9"), 1, room - 1), _digit("0", "8")) if room > 1 else NEVER,
+    ]
+    more = row(choice(apart), repeat(DIGIT, 0, _FRACTION - 1))
+    return row(Text("."), choice([repeat(Text("0"), 1, _FRACTION), repeat(Text("9"), 1, room), more]))
+
+
+def _with_exponent(limit: int) -> Node:
+    """Return numbers with an exponent: of fifteen digits, or, in the usual notation, too large or small to be whole."""
+    letter, sign = Chars((("e", "e"), ("E", "E"))), Chars((("+", "+"), ("-", "-")))
+    short, long = _LENGTHS[0]
+    kept = choice(
+        [natural(0, limit), row(natural(0, 10**long - 1), Text("."), repeat(DIGIT, short, MOST_DIGITS - long))]
+    )
+    large = row(maybe(Text("+")), choice([row(Text("1"), _digit("6", "9")), row(_digit("2", "9"), DIGIT)]))
+    small = row(Text("-"), choice([row(maybe(Text("0")), _digit("2", "9")), row(_digit("1", "9"), DIGIT)]))
+    usual = row(_digit("1", "9"), Text("."), repeat(DIGIT, 1, _FRACTION), letter, choice([large, small]))
+    return choice([row(kept, letter, maybe(sign), repeat(DIGIT, 1, 2)), usual])
 
 
 def _fraction_digits(value: Decimal) -> str:
@@ -179,6 +220,8 @@ def _point(whole: int, low: str | None, strict_low: bool, high: str | None, stri
 
     With more than fifteen digits in total, a number next to the bound might be read as the bound itself.
     """
+    if len(str(whole)) > MOST_DIGITS:
+        return NEVER  # a float has no such digits behind the point
     room = max(1, MOST_DIGITS - len(str(whole)))
     found = _follow(low, strict_low, high, strict_high, room)
     if found != NEVER and _may_end(low, strict_low, high, strict_high):
