@@ -111,6 +111,7 @@ class ReplyBuilder:
         self._terminated = False
         self._has_strays = False
         self._doubt = ""
+        self._is_over = False  # nothing more comes
         self.ended = False
 
     def take(self) -> list[Event]:
@@ -197,6 +198,11 @@ class ReplyBuilder:
     def terminate(self) -> None:
         """Record the terminal frame of the wire."""
         self._terminated = True
+
+    def resume(self) -> None:
+        """Record that the reply goes on behind what looked like its end."""
+        self._terminated = False
+        self._stop = None
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 
@@ -293,9 +299,19 @@ class ReplyBuilder:
         if key is None:
             return self._find_without_index(identity, label)
         call = self._keys.get(key)
+        if call is None and not identity and not label and (last := self._find_displaced(key)) is not None:
+            self._keys[key] = last
+            return last
         if call is None or self._begins_another(call, identity, label, arguments):
             return self._add_call(key)
         return call
+
+    def _find_displaced(self, key: Any) -> _Call | None:
+        """The last call, if it began under the index of an earlier one, and these arguments have its own index."""
+        last = self._calls[-1] if self._calls else None
+        if last is None or last.index != key or type(key) is not int or last.has_arguments or last.closed:
+            return None
+        return last
 
     def _find_without_index(self, identity: str | None, label: str | None) -> _Call:
         if identity:
@@ -312,7 +328,7 @@ class ReplyBuilder:
         if identity and call.wire_id and identity != call.wire_id:
             # Without a name, it is the same call with an id that changes with every piece.
             return label is not None or call.is_settled
-        if label and call.is_settled and call.has_arguments:
+        if label and call.name and call.is_settled and call.has_arguments:
             return label != call.name or (arguments is not None and arguments != "" and identity is None)
         return False
 
@@ -354,14 +370,14 @@ class ReplyBuilder:
         while self._head < len(self._calls):
             call = self._calls[self._head]
             self._show(call)
-            if self._head + 1 == len(self._calls) or not call.is_settled:
+            if self._head + 1 == len(self._calls) or not call.is_settled or not call.started:
                 return
             self._head += 1
 
     def _show(self, call: _Call) -> None:
         if not call.started:
-            if not call.has_arguments and not call.closed:
-                # The name may still grow, and the id may still follow.
+            if not (call.has_arguments and call.name) and not call.closed and not self._is_over:
+                # The name may still grow or follow, and so may the id.
                 return
             self._begin(call)
         if call.whole is not None and not call.pieces:
@@ -402,6 +418,7 @@ class ReplyBuilder:
         if self._failure is None and not self._terminated:
             self._failure = Failure("stream_cut", "the connection ended before the reply did")
         stop = self._judge_stop()
+        self._is_over = True
         for call in self._calls:
             self._show(call)
             if not call.started:

@@ -12,12 +12,13 @@ from dragoman.wire.values import LIMIT, SHOWN, LineSplitter, to_utf8, write
 # --------------------------------------------------------------------------------------------------------------------
 # Server-sent events, according to the WHATWG standard.
 #
-# The decoder reports three things that the standard does not define:
+# The decoder reports four things that the standard does not define:
 #
 # - *The end.* A browser drops an event without its final blank line. Some servers omit that line, so the event is
 #   delivered, with `complete=False`. A stream that ends between two events gives no such event; one that ends inside an
 #   event gives exactly one, even before its data. The wire decides whether the stream was complete (`[DONE]`).
 # - *Ids.* `SseEvent.id` is the id in this event; `SseDecoder.last_id` is the one to resume from.
+# - *Errors.* A line `error: ...`, as older builds of llama.cpp send it, is the data of an event of that name.
 # - *Size.* An event above the limit becomes one `SseBroken`; the decoder continues after its blank line.
 #
 # Bytes that are not UTF-8 become U+FFFD. No input of a server raises an exception.
@@ -124,6 +125,9 @@ class SseDecoder:
         name, _, rest = line.partition(b":")
         value = rest.removeprefix(b" ").decode("utf-8", "replace")
         if name == b"data":
+            self._data.append(value)
+        elif name == b"error":
+            self._event = "error"
             self._data.append(value)
         elif name == b"event":
             self._event = value or None
