@@ -66,6 +66,13 @@ def test_why_a_reply_stopped(wire: str, body: Any, stop: str) -> None:
     assert get(wire).decode_reply(body).stop == stop
 
 
+@each_row("wire", ["openai_chat", "mistral", "gemini", "openai_responses", "bedrock", "cohere"])
+def test_a_reply_that_another_wire_ended_with_an_error_does_not_look_complete(wire: str) -> None:
+    reply = get("gemini").decode_reply({"candidates": [{"finishReason": "MALFORMED_RESPONSE"}]})
+    assert reply.stop == "error"
+    assert get(wire).decode_reply(get(wire).encode_reply(reply)).stop == "error"
+
+
 def test_a_call_that_was_not_expected_is_whole() -> None:
     part = {"functionCall": {"name": "rm", "args": {"path": "/"}}}
     body = {"candidates": [{"content": {"parts": [part]}, "finishReason": "UNEXPECTED_TOOL_CALL"}]}

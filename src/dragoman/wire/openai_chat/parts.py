@@ -49,7 +49,8 @@ _STOPS: dict[str, StopReason] = {
     "length": "length",
     "content_filter": "refusal",
 }
-FINISHES = invert_stops(_STOPS, "stop")
+# OpenAI has no word for an error; this one is Mistral's, watsonx's and OpenRouter's, and any other would hide it.
+FINISHES = {**invert_stops(_STOPS, "stop"), "error": "error"}
 # Words of other servers of this wire: Mistral, Zhipu, DeepSeek, watsonx, SGLang, TGI, and gateways that pass on the
 # word of another wire, in small letters or in capitals.
 STOPS: Mapping[str, StopReason] = {
