@@ -480,12 +480,24 @@ def write_reasoning(body: JsonObject, message: Message, wire: str, quirks: Quirk
         details = [entry for part in thinking for entry in as_list(as_dict(part.extra.get(wire)).get("details"))]
         body.update({"reasoning_details": details} if details else {})
         return
+    if quirks.reasoning_field == "reasoning_text":
+        _write_opaque(body, thinking, wire)
+        return
     text = join_thinking(thinking)
     if quirks.reasoning_field == "think_tags":
         body["content"] = f"<think>{text}</think>{body.get('content') or ''}" if text else body.get("content")
     else:
         # An empty text stands for a turn of another model: leaving the field out is refused.
         body[quirks.reasoning_field] = text
+
+
+def _write_opaque(body: JsonObject, thinking: list[Thinking], wire: str) -> None:
+    """Put Copilot's reasoning back; that of other servers of this wire has no opaque part, and is refused."""
+    made = [part for part in thinking if as_dict(part.extra.get(wire)).get("field") == "reasoning_text"]
+    text = join_thinking(made)
+    opaque = "".join([as_text(as_dict(part.extra.get(wire)).get("opaque")) for part in made])
+    body.update({"reasoning_text": text} if text else {})
+    body.update({OPAQUE: opaque} if opaque else {})
 
 
 _THINKING = ("signature", "closed", "thinking")
