@@ -33,10 +33,12 @@ from dragoman.jsonscan import JsonScanner
 from dragoman.types import Failure, File, Image, Provenance, StopReason, Tool, ToolCall, Usage
 from dragoman.wire.codec import Prepared
 from dragoman.wire.schemas import restore
-from dragoman.wire.values import join_halves, write
+from dragoman.wire.values import is_same_json, join_halves, write
 
 _KEY_TYPES = frozenset({int, str, tuple})
 _CUTS = frozenset({"length", "refusal", "error"})
+# A comparison takes as long as all arguments: more of them would not be linear in the input.
+_MOST_COMPARED = 3
 
 
 class _Call(Struct, eq=False):
@@ -58,6 +60,8 @@ class _Call(Struct, eq=False):
     """The object that all pieces are, if they are one."""
     started: bool = False
     closed: bool = False
+    compared: int = 0
+    """How many pieces behind the complete arguments were compared with them."""
 
     @property
     def has_arguments(self) -> bool:
@@ -230,7 +234,8 @@ class ReplyBuilder:
             self._name(call, label)
         if isinstance(extra, dict) and extra:
             call.extra.update(extra)
-        self._append_arguments(call, arguments)
+        if not (label and identity and _tells_again(call, arguments)):
+            self._append_arguments(call, arguments)
         self._advance()
 
     def open_call(self, key: Any, id: Any = None, name: Any = None, extra: Any = None) -> None:
@@ -361,7 +366,9 @@ class ReplyBuilder:
             return False
         if not call.started or call.whole is not None or call.shown < len(call.pieces):
             return False
-        return (not id or id == call.wire_id) and (not name or (bool(id) and name == call.name))
+        return (not id or id == call.wire_id) and (
+            not name or (bool(id) and name == call.name and not call.is_complete)
+        )
 
     # ---- events in order --------------------------------------------------------------------------------------------
 
@@ -523,6 +530,14 @@ class ReplyBuilder:
 def _as_key(key: Any) -> Any:
     """Convert an index of a server to a key; None if it is invalid."""
     return None if isinstance(key, bool | float | list | dict) else key
+
+
+def _tells_again(call: _Call, arguments: Any) -> bool:
+    """Whether a piece with the id and the name of a complete call has all of its arguments once more."""
+    if not call.is_complete or not isinstance(arguments, str) or not arguments or call.compared == _MOST_COMPARED:
+        return False
+    call.compared += 1
+    return is_same_json("".join(call.pieces), arguments)
 
 
 def _read_object(text: str) -> dict[str, Any] | None:

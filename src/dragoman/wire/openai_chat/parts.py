@@ -71,12 +71,21 @@ _WRITTEN = ("cache_write_tokens", "cache_creation_tokens")
 
 
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+# Servers of both APIs of OpenAI may count in the words of the other one.
+_OF_RESPONSES = {
+    "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens",
+    "input_tokens_details": "prompt_tokens_details",
+    "output_tokens_details": "completion_tokens_details",
+}
 
 
 def read_usage(value: object) -> Usage | None:
     counts = as_dict(value)
     if not counts:
         return None
+    if "prompt_tokens" not in counts and "completion_tokens" not in counts:
+        counts = {name: counts[other] for other, name in _OF_RESPONSES.items() if other in counts} or counts
     sent, written = as_count(counts.get("prompt_tokens")), as_count(counts.get("completion_tokens"))
     given = as_dict(counts.get("prompt_tokens_details"))
     made = as_dict(counts.get("completion_tokens_details"))
