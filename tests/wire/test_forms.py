@@ -13,8 +13,7 @@ from dragoman.replies import fold
 from dragoman.stage import collect
 from dragoman.types import Reply
 from dragoman.wire import get
-from dragoman.wire.forms import LineStreamDecoder, StreamDecoder
-from dragoman.wire.framing import Line, SseEvent
+from dragoman.wire.framing import Line, LineStreamDecoder, SseEvent, StreamDecoder
 
 
 def read(*pieces: bytes) -> list[tuple[str, bool]]:

@@ -30,7 +30,7 @@ from dragoman.types import (
 from dragoman.wire.aliases import Aliases, Namer, NameRule
 from dragoman.wire.eventstream import EventStreamDecoder
 from dragoman.wire.failures import Loss
-from dragoman.wire.forms import StreamDecoder
+from dragoman.wire.framing import StreamDecoder
 from dragoman.wire.history import SHARED, History, HistoryRules, arrange, spread
 from dragoman.wire.media import leave_out_media
 from dragoman.wire.options import WIRES

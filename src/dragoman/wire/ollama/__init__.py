@@ -10,7 +10,7 @@ from dragoman.types import JsonObject, Reply, Request, ToolResult
 from dragoman.wire.aliases import FREE_NAMES
 from dragoman.wire.codec import Codec, Draft, Offer
 from dragoman.wire.failures import Loss
-from dragoman.wire.forms import LineStreamDecoder
+from dragoman.wire.framing import LineStreamDecoder
 from dragoman.wire.history import HistoryRules
 from dragoman.wire.ollama import client, server
 from dragoman.wire.openai_chat import wrap_message
