@@ -37,6 +37,7 @@ from dragoman.wire.values import is_same_json, join_halves, write
 
 _KEY_TYPES = frozenset({int, str, tuple})
 _CUTS = frozenset({"length", "refusal", "error"})
+_CONTROL = "<|"
 # A comparison takes as long as all arguments: more of them would not be linear in the input.
 _MOST_COMPARED = 3
 
@@ -395,7 +396,9 @@ class ReplyBuilder:
 
     def _begin(self, call: _Call) -> None:
         call.started = True
-        call.name, _ = self._recognise(call.name)
+        said, (call.name, tool) = call.name, self._recognise(call.name)
+        if tool is not None and _CONTROL in said and _CONTROL not in call.name:
+            call.repairs = (*call.repairs, "trimmed_name")
         call.id = call.wire_id if call.wire_id and call.wire_id not in self._ids else self._make_id()
         self._ids.add(call.id)
         self._events.append(CallStarted(call.index, call.name, call.id))
@@ -410,6 +413,9 @@ class ReplyBuilder:
         """Return our name of a tool, in the offered spelling, and the tool if it was offered."""
         ours = self._sent.aliases.name(name)
         tool = self._sent.tools.find(ours) if self._sent.tools is not None else None
+        if tool is None and self._sent.tools is not None and _CONTROL in ours:
+            # Hosts of gpt-oss let the control token behind a name through: `search<|channel|>commentary`.
+            tool = self._sent.tools.find(ours.partition(_CONTROL)[0])
         return (tool.name, tool) if tool is not None else (ours, None)
 
     # ---- the end ----------------------------------------------------------------------------------------------------
