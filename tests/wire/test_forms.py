@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import Row, read_rows
 from tests.tables import each_row
 
 from dragoman.replies import fold
 from dragoman.stage import collect
 from dragoman.types import Reply
-from dragoman.wire import get
+from dragoman.wire import get, names
 from dragoman.wire.framing import Line, LineStreamDecoder, SseEvent, StreamDecoder
 
 
@@ -131,6 +133,63 @@ def test_a_reply_is_the_same_in_every_form(wire: str) -> None:
     expected = ("Hello", "end", True)
     assert said(wire, b"".join(b"data: %b\n\n" % text for text in texts)) == expected
     assert said(wire, b"\n".join(texts) + b"\n") == expected
+
+
+# ---- the rows of our own data in other forms -----------------------------------------------------------------------
+
+Seen = tuple[Any, ...]
+HAND = ("odd", "request", "seen", "second", "third")
+TEXTUAL = [wire for wire in names() if wire != "bedrock"]
+
+
+def rows_of(wire: str, form: str) -> list[Row]:
+    """The generated rows: those written by hand have forms of their own."""
+    return [
+        row for row in read_rows("wire") if row["wire"] == wire and form in row and row["id"].split("/")[1] not in HAND
+    ]
+
+
+def see(reply: Reply) -> Seen:
+    calls = [(call.name, call.arguments, call.wire_id) for call in reply.calls]
+    failure = reply.failure.kind if reply.failure else None
+    return reply.text, calls, [call.name for call in reply.invalid], reply.stop, reply.usage, failure
+
+
+def stream_of(wire: str, data: bytes) -> Seen:
+    decoder = get(wire).reply_stream()
+    return see(fold([*decoder.feed(data), *decoder.close()]))
+
+
+@pytest.mark.parametrize("wire", TEXTUAL)
+def test_a_whole_body_where_a_stream_was_asked_for_is_the_same_reply(wire: str) -> None:
+    rows = [row for row in rows_of(wire, "body") if row["failure"] is None]
+    assert rows
+    for row in rows:
+        expected = see(get(wire).decode_reply(row["body"]))
+        assert stream_of(wire, json.dumps(row["body"]).encode()) == expected, row["id"]
+        assert stream_of(wire, json.dumps(row["body"], indent=2).encode()) == expected, row["id"]
+        assert stream_of(wire, b"data: %b\n\n" % json.dumps(row["body"]).encode()) == expected, row["id"]
+
+
+@pytest.mark.parametrize("wire", TEXTUAL)
+def test_a_stream_where_a_whole_body_was_asked_for_is_the_same_reply(wire: str) -> None:
+    rows = [row for row in rows_of(wire, "stream") if row["failure"] is None]
+    assert rows
+    for row in rows:
+        data = "".join(row["stream"]).encode()
+        assert see(get(wire).decode_reply(data)) == stream_of(wire, data), row["id"]
+
+
+@pytest.mark.parametrize("wire", [wire for wire in TEXTUAL if wire != "ollama"])
+def test_the_line_ends_of_a_stream_mean_nothing(wire: str) -> None:
+    for row in rows_of(wire, "stream"):
+        data = "".join(row["stream"]).replace("\r\n", "\n").encode()
+        expected = stream_of(wire, data)
+        assert stream_of(wire, data.replace(b"\n", b"\r\n")) == expected, row["id"]
+        assert stream_of(wire, data.replace(b"\n", b"\r")) == expected, row["id"]
+        if row["failure"] is None:
+            lines = [line for line in data.split(b"\n") if line.startswith(b"data: ")]
+            assert stream_of(wire, b"\n".join(lines) + b"\n") == expected, row["id"]
 
 
 @pytest.mark.parametrize("wire", ["openai_chat", "gemini"])

@@ -435,8 +435,12 @@ class GeminiReader(SseReader):
 
     def _read_frame(self, content: Any, event: str | None) -> None:
         builder = self._builder
-        # An error may come wrapped in a list.
-        chunk = as_dict(content[0] if isinstance(content, list) and content else content)
+        if isinstance(content, list):
+            # All chunks at once, or an error that is wrapped in a list.
+            for each in dicts(content):
+                self._read_frame(each, event)
+            return
+        chunk = as_dict(content)
         if "response" in chunk and "candidates" not in chunk:
             chunk = as_dict(chunk["response"])  # as the endpoint of Google's command line wraps it
         if not _CHUNK.issuperset(chunk):

@@ -457,6 +457,7 @@ class ChatReader(SseReader):
         self._answered = False
         self._whole = False
         self._has_deltas = False
+        self._in_message = False  # a stream gave a whole message
         self._is_finished = False
         self._repeats = False
         self._annotations: list[Any] = []
@@ -536,7 +537,10 @@ class ChatReader(SseReader):
         if isinstance(delta, dict) and delta:
             self._has_deltas = True
             return delta
-        return {} if self._has_deltas else as_dict(message)
+        if self._has_deltas or not isinstance(message, dict):
+            return {}
+        self._in_message = True
+        return message
 
     def _read_message(self, message: JsonObject) -> None:
         self._read_reasoning(message)
@@ -627,7 +631,7 @@ class ChatReader(SseReader):
             identity = identity_of(entry)
             if not (identity or name or arguments or own) and arguments != {}:
                 continue  # relays fill the list with entries that say nothing
-            if self._whole:
+            if self._whole or self._in_message:
                 # Each is a call of its own, also where the server gave two of them the same id or index.
                 self._builder.whole_call(identity, name, arguments, own)
                 continue
