@@ -574,6 +574,9 @@ class ResponsesReader(SseReader):
         elif status == "cancelled":
             self._builder.fail(Failure("server_error", "the response was cancelled", code=status))
         reason, word = read_stop(response, status, refused=self._refused)
+        if reason == "end" and self._builder.has_calls:
+            # No word of this wire says so, not even of a call that cannot be read.
+            reason = "tool_calls"
         self._builder.stop(reason, {"reason": word})
         self._read_done()
 
