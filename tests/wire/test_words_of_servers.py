@@ -66,6 +66,32 @@ def test_why_a_reply_stopped(wire: str, body: Any, stop: str) -> None:
     assert get(wire).decode_reply(body).stop == stop
 
 
+@each_row("wire", ["openai_chat", "mistral", "gemini", "openai_responses", "bedrock", "cohere"])
+def test_a_reply_that_another_wire_ended_with_an_error_does_not_look_complete(wire: str) -> None:
+    reply = get("gemini").decode_reply({"candidates": [{"finishReason": "MALFORMED_RESPONSE"}]})
+    assert reply.stop == "error"
+    assert get(wire).decode_reply(get(wire).encode_reply(reply)).stop == "error"
+
+
+@each_row(
+    ("name", "ours", "repairs"),
+    [
+        ("weather<|channel|>commentary", "weather", ("trimmed_name",)),
+        ("functions.weather<|constrain|>json", "weather", ("trimmed_name",)),
+        ("weather", "weather", ()),
+        ("rm<|channel|>commentary", "rm<|channel|>commentary", ()),
+    ],
+)
+def test_a_control_token_behind_the_name_of_an_offered_tool_is_cut_off(
+    name: str, ours: str, repairs: tuple[str, ...]
+) -> None:
+    sent = get("openai_chat").prepare(Request("m", [Message("user", [Text("go")])], [Tool("weather")]))
+    entry = {"id": "a", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    body = {"choices": [{"message": {"tool_calls": [entry]}, "finish_reason": "tool_calls"}]}
+    (call,) = get("openai_chat").decode_reply(body, sent).calls
+    assert (call.name, call.repairs, call.known_tool) == (ours, repairs, ours == "weather")
+
+
 def test_a_call_that_was_not_expected_is_whole() -> None:
     part = {"functionCall": {"name": "rm", "args": {"path": "/"}}}
     body = {"candidates": [{"content": {"parts": [part]}, "finishReason": "UNEXPECTED_TOOL_CALL"}]}

@@ -67,6 +67,7 @@ REPAIRS = {
     "replaced_surrogate": "replaced half of a surrogate pair, which is no character, by U+FFFD",
     "repeated_argument": "kept one of several values of an argument",
     "skipped_text": "left out text between the arguments",
+    "trimmed_name": "cut a control token and what follows it off the name of the tool",
     "unquoted_value": "read a string without quotes",
     "unusual_counter": "read the number of a call after another separator than a colon",
     "unusual_keys": "read the arguments under a key that no format has",

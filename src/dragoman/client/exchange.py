@@ -18,7 +18,7 @@ from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Trans
 from dragoman.events import Event, ReplyEnded, ReplyFailed, UsageReported
 from dragoman.secrets.exchanges import RequestRedactor, RequestRedactors
 from dragoman.types import Failure
-from dragoman.wire.codec import Codec, Prepared, ReplyStream
+from dragoman.wire.codec import Codec, Prepared, ReplyStream, read_streamed
 from dragoman.wire.registry import ROWS
 from dragoman.wire.values import BROKEN, parse, parse_frame
 
@@ -230,12 +230,10 @@ class AnswerReader(Struct, eq=False):
             body = parse_frame(data.decode("utf-8", "replace"))
         if isinstance(body, dict):
             return self.codec.read_body(body, self.prepared)
-        if not self.whole and b"\n" in data.strip():
-            # Some proxies of Ollama declare a stream as JSON.
-            stage = self.codec.reply_stream(self.prepared)
-            events = [*stage.feed(data), *stage.close()]
-            if not any(isinstance(event, ReplyFailed) for event in events):
-                return events
+        # Some servers stream whatever the request says, and some proxies of Ollama declare a stream as JSON.
+        streamed = read_streamed(self.codec.reply_stream(self.prepared), data)
+        if streamed is not None:
+            return streamed
         what = "is not JSON" if body is BROKEN else "is not a JSON object"
         return fail_reply(self._broken(f"the answer {what}", data))
 

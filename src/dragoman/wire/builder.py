@@ -33,10 +33,13 @@ from dragoman.jsonscan import JsonScanner
 from dragoman.types import Failure, File, Image, Provenance, StopReason, Tool, ToolCall, Usage
 from dragoman.wire.codec import Prepared
 from dragoman.wire.schemas import restore
-from dragoman.wire.values import join_halves, write
+from dragoman.wire.values import is_same_json, join_halves, write
 
 _KEY_TYPES = frozenset({int, str, tuple})
 _CUTS = frozenset({"length", "refusal", "error"})
+_CONTROL = "<|"
+# A comparison takes as long as all arguments: more of them would not be linear in the input.
+_MOST_COMPARED = 3
 
 
 class _Call(Struct, eq=False):
@@ -58,6 +61,8 @@ class _Call(Struct, eq=False):
     """The object that all pieces are, if they are one."""
     started: bool = False
     closed: bool = False
+    compared: int = 0
+    """How many pieces behind the complete arguments were compared with them."""
 
     @property
     def has_arguments(self) -> bool:
@@ -111,6 +116,7 @@ class ReplyBuilder:
         self._terminated = False
         self._has_strays = False
         self._doubt = ""
+        self._is_over = False  # nothing more comes
         self.ended = False
 
     def take(self) -> list[Event]:
@@ -198,6 +204,11 @@ class ReplyBuilder:
         """Record the terminal frame of the wire."""
         self._terminated = True
 
+    def resume(self) -> None:
+        """Record that the reply goes on behind what looked like its end."""
+        self._terminated = False
+        self._stop = None
+
     # ---- calls ------------------------------------------------------------------------------------------------------
 
     def call_delta(self, key: Any, id: Any = None, name: Any = None, arguments: Any = None, extra: Any = None) -> None:
@@ -224,7 +235,8 @@ class ReplyBuilder:
             self._name(call, label)
         if isinstance(extra, dict) and extra:
             call.extra.update(extra)
-        self._append_arguments(call, arguments)
+        if not (label and identity and _tells_again(call, arguments)):
+            self._append_arguments(call, arguments)
         self._advance()
 
     def open_call(self, key: Any, id: Any = None, name: Any = None, extra: Any = None) -> None:
@@ -293,9 +305,19 @@ class ReplyBuilder:
         if key is None:
             return self._find_without_index(identity, label)
         call = self._keys.get(key)
+        if call is None and not identity and not label and (last := self._find_displaced(key)) is not None:
+            self._keys[key] = last
+            return last
         if call is None or self._begins_another(call, identity, label, arguments):
             return self._add_call(key)
         return call
+
+    def _find_displaced(self, key: Any) -> _Call | None:
+        """The last call, if it began under the index of an earlier one, and these arguments have its own index."""
+        last = self._calls[-1] if self._calls else None
+        if last is None or last.index != key or type(key) is not int or last.has_arguments or last.closed:
+            return None
+        return last
 
     def _find_without_index(self, identity: str | None, label: str | None) -> _Call:
         if identity:
@@ -312,7 +334,7 @@ class ReplyBuilder:
         if identity and call.wire_id and identity != call.wire_id:
             # Without a name, it is the same call with an id that changes with every piece.
             return label is not None or call.is_settled
-        if label and call.is_settled and call.has_arguments:
+        if label and call.name and call.is_settled and call.has_arguments:
             return label != call.name or (arguments is not None and arguments != "" and identity is None)
         return False
 
@@ -345,7 +367,9 @@ class ReplyBuilder:
             return False
         if not call.started or call.whole is not None or call.shown < len(call.pieces):
             return False
-        return (not id or id == call.wire_id) and (not name or (bool(id) and name == call.name))
+        return (not id or id == call.wire_id) and (
+            not name or (bool(id) and name == call.name and not call.is_complete)
+        )
 
     # ---- events in order --------------------------------------------------------------------------------------------
 
@@ -354,14 +378,14 @@ class ReplyBuilder:
         while self._head < len(self._calls):
             call = self._calls[self._head]
             self._show(call)
-            if self._head + 1 == len(self._calls) or not call.is_settled:
+            if self._head + 1 == len(self._calls) or not call.is_settled or not call.started:
                 return
             self._head += 1
 
     def _show(self, call: _Call) -> None:
         if not call.started:
-            if not call.has_arguments and not call.closed:
-                # The name may still grow, and the id may still follow.
+            if not (call.has_arguments and call.name) and not call.closed and not self._is_over:
+                # The name may still grow or follow, and so may the id.
                 return
             self._begin(call)
         if call.whole is not None and not call.pieces:
@@ -372,7 +396,9 @@ class ReplyBuilder:
 
     def _begin(self, call: _Call) -> None:
         call.started = True
-        call.name, _ = self._recognise(call.name)
+        said, (call.name, tool) = call.name, self._recognise(call.name)
+        if tool is not None and _CONTROL in said and _CONTROL not in call.name:
+            call.repairs = (*call.repairs, "trimmed_name")
         call.id = call.wire_id if call.wire_id and call.wire_id not in self._ids else self._make_id()
         self._ids.add(call.id)
         self._events.append(CallStarted(call.index, call.name, call.id))
@@ -387,6 +413,9 @@ class ReplyBuilder:
         """Return our name of a tool, in the offered spelling, and the tool if it was offered."""
         ours = self._sent.aliases.name(name)
         tool = self._sent.tools.find(ours) if self._sent.tools is not None else None
+        if tool is None and self._sent.tools is not None and _CONTROL in ours:
+            # Hosts of gpt-oss let the control token behind a name through: `search<|channel|>commentary`.
+            tool = self._sent.tools.find(ours.partition(_CONTROL)[0])
         return (tool.name, tool) if tool is not None else (ours, None)
 
     # ---- the end ----------------------------------------------------------------------------------------------------
@@ -402,6 +431,7 @@ class ReplyBuilder:
         if self._failure is None and not self._terminated:
             self._failure = Failure("stream_cut", "the connection ended before the reply did")
         stop = self._judge_stop()
+        self._is_over = True
         for call in self._calls:
             self._show(call)
             if not call.started:
@@ -506,6 +536,14 @@ class ReplyBuilder:
 def _as_key(key: Any) -> Any:
     """Convert an index of a server to a key; None if it is invalid."""
     return None if isinstance(key, bool | float | list | dict) else key
+
+
+def _tells_again(call: _Call, arguments: Any) -> bool:
+    """Whether a piece with the id and the name of a complete call has all of its arguments once more."""
+    if not call.is_complete or not isinstance(arguments, str) or not arguments or call.compared == _MOST_COMPARED:
+        return False
+    call.compared += 1
+    return is_same_json("".join(call.pieces), arguments)
 
 
 def _read_object(text: str) -> dict[str, Any] | None:

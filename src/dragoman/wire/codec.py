@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError, InvalidTool
-from dragoman.events import Event
+from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted
 from dragoman.replies import fold
 from dragoman.stage import Stage
 from dragoman.toolset import SharedTools, Toolset, as_tool
@@ -28,14 +28,15 @@ from dragoman.types import (
     ToolResult,
 )
 from dragoman.wire.aliases import Aliases, Namer, NameRule
+from dragoman.wire.eventstream import EventStreamDecoder
 from dragoman.wire.failures import Loss
-from dragoman.wire.framing import LineDecoder, SseDecoder
+from dragoman.wire.framing import StreamDecoder
 from dragoman.wire.history import SHARED, History, HistoryRules, arrange, spread
 from dragoman.wire.media import leave_out_media
 from dragoman.wire.options import WIRES
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.schemas import compile_schema
-from dragoman.wire.values import Ambiguous, as_plain, parse, parse_frame
+from dragoman.wire.values import BROKEN, Ambiguous, as_plain, parse, parse_frame, to_utf8
 from dragoman.wire.writer import stop_of_refusal
 
 if TYPE_CHECKING:
@@ -300,10 +301,9 @@ class ReplyStream:
         """Take a chunk of a stream as another client gives it: a dict, or an object with `model_dump`."""
         if hasattr(chunk, "model_dump"):
             chunk = chunk.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        if not isinstance(self._framing, SseDecoder | LineDecoder):
+        if isinstance(self._framing, EventStreamDecoder):
             raise ConfigError("the frames of this wire are binary", hint="feed the bytes of the stream")
-        data = msgspec.json.encode(chunk)
-        return self.feed(data + b"\n" if isinstance(self._framing, LineDecoder) else b"data: " + data + b"\n\n")
+        return self.feed(b"data: %b\n\n" % msgspec.json.encode(chunk))
 
     def close(self) -> list[Event]:
         """The body ended as its transport announced it."""
@@ -321,6 +321,20 @@ class ReplyStream:
         return events
 
 
+_FIELDS = (b"data:", b"event:", b"error:")
+
+
+def read_streamed(stream: ReplyStream, body: Any) -> list[Event] | None:
+    """Return the events of a whole body that is a stream; None if it is none."""
+    data = to_utf8(body) if isinstance(body, str) else bytes(body)
+    events = [*stream.feed(data), *stream.close()]
+    # Any text is a stream in which nothing comes but its end.
+    if any(not isinstance(event, ReplyStarted | ReplyFailed | ReplyEnded) for event in events):
+        return events
+    said = any(isinstance(event, ReplyFailed) and event.failure.kind != "stream_cut" for event in events)
+    return events if said and data.lstrip().startswith(_FIELDS) else None
+
+
 class Codec(ABC):
     """One wire. `codec.name` is the key of its opaque data in `part.extra`.
 
@@ -335,7 +349,7 @@ class Codec(ABC):
     reader: ClassVar[type[Reader]]
     has_refusals: ClassVar[bool] = False
     """Whether a reply of this wire has a place for a refusal besides the stop reason."""
-    framing: ClassVar[type[Stage[bytes, Any]]] = SseDecoder
+    framing: ClassVar[type[Stage[bytes, Any]]] = StreamDecoder
     is_shared = False
     """Whether nobody changes the values that this codec returns, so that those of equal requests may be the same."""
 
@@ -434,8 +448,26 @@ class Codec(ABC):
         return self.open_reader(sent).read_whole(body)
 
     def decode_reply(self, body: JsonObject | bytes | str, sent: Prepared | None = None) -> Reply:
-        """Decode a whole body to a reply. An error body gives a reply with `failure`."""
-        return fold(self.open_reader(sent).read_whole(as_object(body, parse_frame)))
+        """Decode a whole body to a reply. An error body gives a reply with `failure`.
+
+        Some servers stream whatever the request says: a body that is a stream is read as one.
+        """
+        plain = self._parse(body)
+        streamed = read_streamed(self.reply_stream(sent), body) if plain is BROKEN else None
+        if streamed is not None:
+            return fold(streamed)
+        return fold(self.open_reader(sent).read_whole(self._as_body(plain)))
+
+    @staticmethod
+    def _parse(body: Any) -> Any:
+        """Return the JSON value of a body, or BROKEN; a body that is no text is returned as it is."""
+        if isinstance(body, bytes | bytearray | str):
+            return parse_frame(bytes(body) if isinstance(body, bytearray) else body)
+        return body
+
+    def _as_body(self, plain: Any) -> Any:
+        """Return what a reader takes for a whole body, from any JSON value."""
+        return plain if isinstance(plain, dict) else {}
 
     def reply_stream(self, sent: Prepared | None = None) -> ReplyStream:
         """Return a stage from the bytes of a streamed reply to events."""

@@ -57,6 +57,7 @@ _BY_STATUS: dict[int, FailureKind] = {
     422: "bad_request",
     424: "server_error",
     429: "rate_limited",
+    498: "unauthorized",  # an invalid token
     503: "overloaded",
     504: "timed_out",
     516: "bad_request",  # a server without support for tools
@@ -81,7 +82,7 @@ _STATUS: dict[FailureKind, int] = {
 _BY_WORD: tuple[tuple[str, FailureKind], ...] = (
     (
         r"context.?length|context.?window|context.?size|too.?many.?(prompt.?|input.?)?tokens|prompt is too long"
-        r"|maximum context",
+        r"|maximum context|range of input length|`inputs` (tokens \+|must have less)",
         "context_too_long",
     ),
     (

@@ -76,8 +76,11 @@ class Quirks(Struct, frozen=True, forbid_unknown_fields=True):
 the tools."""
 
     # ---- reasoning ----------------------------------------------------------------------------------------------
-    reasoning_field: Literal["reasoning_content", "reasoning", "reasoning_details", "think_tags", ""] = ""
-    """OpenAI chat: the field in which readable reasoning is sent back; empty means that it is not sent."""
+    reasoning_field: Literal[
+        "reasoning_content", "reasoning", "reasoning_text", "reasoning_details", "think_tags", ""
+    ] = ""
+    """OpenAI chat: the field in which readable reasoning is sent back; empty means that it is not sent. In
+    `reasoning_text` (Copilot), only reasoning of such an endpoint is sent, with its opaque part."""
     replay_reasoning: Literal["never", "calls", "always"] = "never"
     """The assistant messages whose reasoning must be sent back: none, those with calls, or all of them."""
     unsigned_thinking: bool = False

@@ -10,7 +10,7 @@ from dragoman.events import Event
 from dragoman.types import Failure, JsonObject
 from dragoman.wire.builder import ReplyBuilder
 from dragoman.wire.codec import Prepared
-from dragoman.wire.framing import SseBroken
+from dragoman.wire.framing import SseBroken, SseEvent
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import BROKEN, Ambiguous, parse_frame
 
@@ -109,6 +109,9 @@ class Reader(ABC):
         """Pass what is still open to the builder, before the reply ends."""
 
 
+DONE = "[DONE]"
+
+
 class SseReader(Reader):
     """Reads server-sent events that hold JSON, up to `[DONE]`."""
 
@@ -118,17 +121,40 @@ class SseReader(Reader):
             return []
         if type(frame) is SseBroken:
             self._fail_of_size("a frame of the stream was too large")
-        elif frame.data.startswith("[DONE]"):
+        elif frame.data.lstrip().startswith(DONE):
             self._read_done()
         else:
             content = parse_frame(frame.data)
             if content is not BROKEN:
-                if type(content) is not dict:
-                    self._doubt(content)
-                self._read_frame(content, frame.event)
+                self._read_json(content, frame.event)
+            elif "\n" in frame.data:
+                self._read_lines(frame)
             else:
                 self._read_broken(frame.data, frame.complete, frame.event)
         return builder.take()
+
+    def _read_json(self, content: Any, event: str | None) -> None:
+        if type(content) is not dict:
+            self._doubt(content)
+        self._read_frame(content, event)
+
+    def _read_lines(self, frame: SseEvent) -> None:
+        """Read an event whose lines are frames of their own: servers forget the empty line that ends an event."""
+        lines = frame.data.split("\n")
+        if parse_frame(lines[0]) is BROKEN:
+            self._read_broken(frame.data, frame.complete, frame.event)
+            return
+        for place, line in enumerate(lines):
+            if self._builder.ended:
+                return
+            if line.lstrip().startswith(DONE):
+                self._read_done()
+            elif line.strip():
+                content = parse_frame(line)
+                if content is BROKEN:
+                    self._read_broken(line, frame.complete or place + 1 < len(lines), frame.event)
+                else:
+                    self._read_json(content, frame.event)
 
     def _read_done(self) -> None:
         self._builder.terminate()

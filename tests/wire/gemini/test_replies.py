@@ -143,6 +143,14 @@ def test_servers_that_say_the_finish_reason_every_time_are_read_to_the_end() -> 
     assert (reply.text, [made.name for made in reply.calls], reply.stop) == ("a", ["ping"], "tool_calls")
 
 
+def test_a_reason_before_the_first_part_is_no_end() -> None:
+    early, words, last = chunk(finish="STOP"), chunk({"text": "Hi"}), chunk(finish="STOP")
+    assert fold(read(sse(early), sse(early), sse(words), sse(last))).text == "Hi"
+    cut = fold(read(sse(early), sse(words)))
+    assert cut.failure is not None
+    assert cut.failure.kind == "stream_cut"
+
+
 def test_behind_the_chunk_that_ends_a_reply_only_the_counts_are_read() -> None:
     late = chunk(call("pong", {}), usageMetadata=USAGE)
     again = chunk(call("ping", {}), finish="MAX_TOKENS")

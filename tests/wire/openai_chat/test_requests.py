@@ -167,6 +167,12 @@ DETAILS = [{"type": "reasoning.text", "text": "Hm.", "signature": "s"}]
             {"reasoning_details": DETAILS},
         ),
         (
+            [OWN, Thinking("Hm.", {"openai_chat": {"field": "reasoning_text", "opaque": "s"}}), CALL],
+            {"reasoning_field": "reasoning_text", "replay_reasoning": "always"},
+            {"reasoning_text": "Hm.", "reasoning_opaque": "s"},
+        ),
+        ([OWN, CALL], {"reasoning_field": "reasoning_text", "replay_reasoning": "always"}, {}),
+        (
             [OWN, Text("x")],
             {"reasoning_field": "think_tags", "replay_reasoning": "always"},
             {"content": "<think>Hm.</think>x"},
@@ -177,6 +183,16 @@ def test_reasoning_goes_back_where_the_endpoint_wants_it(parts: Any, quirks: Any
     message = replay(*parts, **quirks)
     named = {key: value for key, value in message.items() if key.startswith("reasoning") or key in expected}
     assert named == expected
+
+
+def test_the_opaque_reasoning_of_copilot_goes_back_as_it_came() -> None:
+    copilot = get("openai_chat", Quirks(reasoning_field="reasoning_text", replay_reasoning="always"))
+    said = {"role": "assistant", "content": "So.", "reasoning_text": "Hm.", "reasoning_opaque": "s"}
+    reply = copilot.decode_reply({"choices": [{"message": said, "finish_reason": "stop"}]})
+    assert copilot.encode_request(Request("m", [HELLO, reply.message, HELLO]))["messages"][1] == said
+    question = {"role": "user", "content": "Hi"}
+    again = copilot.decode_request({"model": "m", "messages": [question, said, question]})
+    assert copilot.encode_request(again)["messages"][1] == said
 
 
 def test_the_signature_of_a_compatible_endpoint_goes_back_with_its_call() -> None:

@@ -318,11 +318,15 @@ class MessageReader(SseReader):
             self._take_end(message, message.get("usage"))
         elif kind == "message_delta":
             delta = as_dict(frame.get("delta"))
-            self._take_end({**without(frame, "type", "delta"), **delta}, frame.get("usage"))
+            self._take_end({**without(frame, "type", "delta"), **delta}, frame.get("usage") or delta.get("usage"))
         elif kind == "message_stop":
             self._read_done()
         elif kind == "error":
             self._fail(frame)
+        elif kind == "message" and not self._opened:
+            # A whole reply where a stream was asked for.
+            self._read_body(frame)
+            self._read_done()
 
     # ---- whole ------------------------------------------------------------------------------------------------------
 

@@ -73,7 +73,8 @@ STOPS: dict[str, StopReason] = {
 }
 # There is no word for an error: a reply that failed is not written as a message at all.
 _WORDS = invert_stops(STOPS, "end_turn")
-_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+_COUNTS_OF_CACHE = ("cache_creation_input_tokens", "cache_read_input_tokens")
+_COUNTS = ("input_tokens", *_COUNTS_OF_CACHE, "output_tokens")
 
 
 def own(extra: Mapping[str, Any]) -> JsonObject:
@@ -113,9 +114,12 @@ def word_for(stop: StopReason, extra: dict[str, Any], has_calls: bool) -> str:
 
 
 def add_usage(counted: JsonObject, report: Any) -> None:
-    """Take a report over. Counts are running totals, and one that a later report leaves out or sets to 0 stands."""
-    for name, value in as_dict(report).items():
-        if value or name not in counted:
+    """Take a report over. Counts are running totals, and one that a later report leaves out or sets to 0 stands: many
+    reports count only the output. Of the two counts of the cache a 0 counts beside the other one."""
+    fields = as_dict(report)
+    counts_cache = any([as_count(fields.get(name)) for name in _COUNTS_OF_CACHE])
+    for name, value in fields.items():
+        if value or name not in counted or (counts_cache and name in _COUNTS_OF_CACHE and value == 0):
             counted[name] = value
 
 

@@ -429,8 +429,8 @@ class ConverseReader(Reader):
 
     def _read_frame(self, content: Any, event: Any) -> None:
         fields: JsonObject = content
-        if not event and len(fields) == 1:
-            # Some gateways name the event in the payload alone.
+        if event not in self._readers and len(fields) == 1:
+            # Some gateways, and models behind the older operation, name the event in the payload alone.
             event, fields = next((name, as_dict(value)) for name, value in fields.items())
         read = self._readers.get(event)
         if read is not None and not self._builder.ended:

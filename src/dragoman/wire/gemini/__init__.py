@@ -6,15 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman.events import Event
-from dragoman.replies import fold
 from dragoman.stage import Stage
 from dragoman.types import JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import NameRule
-from dragoman.wire.codec import Codec, Draft, Offer, Prepared, offer
+from dragoman.wire.codec import Codec, Draft, Offer, offer
 from dragoman.wire.failures import Loss
 from dragoman.wire.gemini import client, parts, server
 from dragoman.wire.history import HistoryRules
-from dragoman.wire.values import BROKEN, as_dict, as_text, parse, parse_frame, write_model
+from dragoman.wire.values import as_dict, as_text, parse, write_model
 
 
 def wrap_calls(body: Any) -> JsonObject:
@@ -55,7 +54,6 @@ class Gemini(Codec):
         merges=True,
     )
     reader = client.GeminiReader
-    framing = client.ChunkDecoder
     decode_failure = staticmethod(parts.read_failure)
     encode_failure = staticmethod(parts.write_failure)
     find_calls = staticmethod(wrap_calls)
@@ -76,10 +74,9 @@ class Gemini(Codec):
         body |= client.write_config(request, self.quirks, losses)
         return client.add_own(body, request, losses)
 
-    def decode_reply(self, body: JsonObject | bytes | str, sent: Prepared | None = None) -> Reply:
-        """As for every wire; a list of chunks, and an error wrapped in a list, are read too."""
-        found = parse_frame(body) if isinstance(body, bytes | str) else body
-        return fold(self.open_reader(sent).read_whole({} if found is BROKEN else found))
+    def _as_body(self, plain: Any) -> Any:
+        # A list of chunks, and an error wrapped in a list, are read too.
+        return plain if isinstance(plain, dict | list) else {}
 
     # ---- server -------------------------------------------------------------------------------------------------
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Container, Iterable
 from typing import Any
 
-from dragoman.jsonscan import JsonScanner
-from dragoman.stage import Stage
 from dragoman.types import (
     File,
     Image,
@@ -24,7 +21,6 @@ from dragoman.types import (
 )
 from dragoman.wire.codec import Offer, Offered, Prepared
 from dragoman.wire.failures import Loss
-from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent
 from dragoman.wire.gemini.parts import (
     BUDGETS,
     LEVELS,
@@ -57,7 +53,7 @@ from dragoman.wire.options import (
 )
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
-from dragoman.wire.values import BROKEN, SHOWN, as_dict, as_list, as_text, dicts, parse, show
+from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse, show
 
 # --------------------------------------------------------------------------------------------------------------------
 # A call whose arguments come in pieces, each with the place where it belongs, as Vertex streams them.
@@ -166,90 +162,6 @@ def _value_of(piece: JsonObject) -> Any:
         if piece.get(name) is not None:
             return piece[name]
     return None
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The two forms of a streamed reply: server-sent events, or one JSON list that grows.
-#
-# Without `alt=sse` the API answers with a list of chunks that is closed at the very end. The first character tells
-# which of the two it is; a lone object, such as an error, is read like a list of one. Either way a chunk comes out as
-# the event that server-sent events would have given.
-
-_BLANKS = b" \t\r\n"
-# What may stand before the next chunk of a list.
-_between = re.compile(r"[ \t\r\n,\[]*").match
-
-
-class ChunkDecoder:
-    """A Stage from the bytes of a stream to events, whichever form the stream has."""
-
-    __slots__ = ("_chosen", "_head")
-
-    def __init__(self) -> None:
-        self._chosen: Stage[bytes, SseEvent | SseBroken] | None = None
-        self._head = b""
-
-    def feed(self, piece: bytes, /) -> list[SseEvent | SseBroken]:
-        if self._chosen is not None:
-            return self._chosen.feed(piece)
-        # A byte order mark and blank lines in front mean nothing in either form.
-        head = self._head = (self._head + piece).removeprefix(codecs.BOM_UTF8).lstrip(_BLANKS)
-        if codecs.BOM_UTF8.startswith(head):
-            return []
-        self._chosen = ListDecoder() if head[:1] in (b"[", b"{") else SseDecoder()
-        return self._chosen.feed(head)
-
-    def close(self) -> list[SseEvent | SseBroken]:
-        return [] if self._chosen is None else self._chosen.close()
-
-
-class ListDecoder:
-    """A Stage from the bytes of a JSON list to its members, each as soon as it is complete."""
-
-    __slots__ = ("_decoder", "_over", "_pieces", "_scanner")
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._scanner: JsonScanner | None = None
-        self._pieces: list[str] = []
-        self._over = False
-
-    def feed(self, piece: bytes, /) -> list[SseEvent | SseBroken]:
-        return self._read(self._decoder.decode(piece))
-
-    def close(self) -> list[SseEvent | SseBroken]:
-        out = self._read(self._decoder.decode(b"", True))
-        if self._scanner is not None:
-            out.append(SseEvent(None, "".join(self._pieces), complete=False))
-            self._scanner = None
-        return out
-
-    def _read(self, text: str) -> list[SseEvent | SseBroken]:
-        out: list[SseEvent | SseBroken] = []
-        position = 0
-        while position < len(text) and not self._over:
-            if self._scanner is None:
-                position = _between(text, position).end()  # type: ignore[union-attr]
-                if text[position : position + 1] in ("", "]"):
-                    # Behind the end of the list nothing is expected, and nothing is read.
-                    self._over = position < len(text)
-                    break
-                self._scanner = JsonScanner()
-            end = self._scanner.scan(text, position)
-            self._pieces.append(text[position:end])
-            position = end
-            if self._scanner.failed is not None:
-                # No JSON, too deep or too large: its beginning goes on, and says so to whoever parses it.
-                out.append(self._take(SHOWN))
-                self._over = True
-            elif self._scanner.done:
-                out.append(self._take(None))
-        return out
-
-    def _take(self, length: int | None) -> SseEvent:
-        text = "".join(self._pieces)[:length]
-        self._pieces, self._scanner = [], None
-        return SseEvent(None, text)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -507,6 +419,7 @@ class GeminiReader(SseReader):
         self._stop: StopReason = "unknown"
         self._finished = False
         self._over = False
+        self._has_parts = False
         self._own: JsonObject = {}  # what the candidate says beside its content
         self._usage: JsonObject = {}
         self._pending: list[PartialCall] = []  # the calls in the making, in the order in which they began
@@ -522,8 +435,14 @@ class GeminiReader(SseReader):
 
     def _read_frame(self, content: Any, event: str | None) -> None:
         builder = self._builder
-        # An error may come wrapped in a list.
-        chunk = as_dict(content[0] if isinstance(content, list) and content else content)
+        if isinstance(content, list):
+            # All chunks at once, or an error that is wrapped in a list.
+            for each in dicts(content):
+                self._read_frame(each, event)
+            return
+        chunk = as_dict(content)
+        if "response" in chunk and "candidates" not in chunk:
+            chunk = as_dict(chunk["response"])  # as the endpoint of Google's command line wraps it
         if not _CHUNK.issuperset(chunk):
             chunk = camel(chunk)
         if builder.ended:
@@ -554,13 +473,18 @@ class GeminiReader(SseReader):
         reason = as_text(candidate.get("finishReason"))
         parts = as_dict(candidate.get("content")).get("parts")
         if self._finished and parts and not reason:
-            # Some servers say the reason in every chunk; but behind the last one that does, nothing belongs here.
-            self._over = True
+            # Some servers say the reason in every chunk, or in those before the first part; but behind the last one
+            # that does, nothing belongs here.
+            self._over = self._has_parts
+            if not self._over:
+                self._finished = False
+                self._builder.resume()
         if self._over:
             return
         for part in as_list(parts):
             if not isinstance(part, dict):
                 continue
+            self._has_parts = True
             if part.keys() == _WORDS and self._kind == "text" and isinstance(part["text"], str):
                 # By far the most: the next words of the open text.
                 self._builder.text(part["text"])

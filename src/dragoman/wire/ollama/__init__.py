@@ -10,7 +10,7 @@ from dragoman.types import JsonObject, Reply, Request, ToolResult
 from dragoman.wire.aliases import FREE_NAMES
 from dragoman.wire.codec import Codec, Draft, Offer
 from dragoman.wire.failures import Loss
-from dragoman.wire.framing import LineDecoder
+from dragoman.wire.framing import LineStreamDecoder
 from dragoman.wire.history import HistoryRules
 from dragoman.wire.ollama import client, server
 from dragoman.wire.openai_chat import wrap_message
@@ -33,7 +33,7 @@ class Ollama(Codec):
     rules = HistoryRules(client.WIRE, names=FREE_NAMES, result_images=True, keeps_empty_text=True, error_flags=False)
     path = "/api/chat"
     reader = client.OllamaReader
-    framing = LineDecoder
+    framing = LineStreamDecoder
     decode_failure = staticmethod(client.read_failure)
     encode_failure = staticmethod(server.write_failure)
     find_calls = staticmethod(wrap_calls)

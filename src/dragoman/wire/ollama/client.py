@@ -25,12 +25,12 @@ from dragoman.types import (
 )
 from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss, fail
-from dragoman.wire.framing import LineBroken
+from dragoman.wire.framing import Line, LineBroken, SseBroken
 from dragoman.wire.media import omit, settle, spell_out
 from dragoman.wire.openai_chat.client import keep_named, place_functions, write_definitions
 from dragoman.wire.options import SAMPLING, OptionTable, read_choice, report_format, unsupported_options
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.reader import Reader
+from dragoman.wire.reader import DONE, Reader
 from dragoman.wire.values import (
     BROKEN,
     as_count,
@@ -221,15 +221,16 @@ class OllamaReader(Reader):
         self._thinking = False
 
     def read(self, frame: Any) -> list[Event]:
-        if isinstance(frame, LineBroken):
+        if isinstance(frame, LineBroken | SseBroken):
             self._fail_of_size("a line of the stream was too large")
-        else:
-            content = parse_frame(frame.text)
-            if content is not BROKEN:
-                self._doubt(content)
-                self._read_frame(content, None)
-            else:
-                self._read_broken(frame.text, frame.complete)
+            return self._builder.take()
+        text = frame.text if isinstance(frame, Line) else frame.data
+        content = parse_frame(text)
+        if content is not BROKEN:
+            self._doubt(content)
+            self._read_frame(content, None)
+        elif not text.lstrip().startswith(DONE):
+            self._read_broken(text, frame.complete)
         return self._builder.take()
 
     def _read_frame(self, content: Any, event: str | None) -> None:
@@ -239,9 +240,10 @@ class OllamaReader(Reader):
             return
         builder.start(body.get("model"))
         message = as_dict(body.get("message"))
-        if as_text(message.get("thinking")):
+        thought = as_text(message.get("thinking")) or as_text(message.get("reasoning"))
+        if thought:
             self._thinking = True
-            builder.thinking(message["thinking"])
+            builder.thinking(thought)
         if as_text(message.get("content")):
             self._end_thinking()
             builder.text(message["content"])

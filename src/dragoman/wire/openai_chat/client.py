@@ -37,6 +37,8 @@ from dragoman.types import (
 from dragoman.wire.codec import Offer, Prepared, wants_strict
 from dragoman.wire.failures import Loss
 from dragoman.wire.openai_chat.parts import (
+    NO_REASON,
+    OPAQUE,
     STOPS,
     Details,
     find_reasoning,
@@ -448,11 +450,14 @@ class ChatReader(SseReader):
         self._sent = sent
         self._field = ""  # where the open part of reasoning comes from
         self._details = Details()
+        self._opaque = ""
+        self._counts: JsonObject = {}
         self._refusing = False
         self._reasoning: list[str] = []
         self._answered = False
         self._whole = False
         self._has_deltas = False
+        self._in_message = False  # a stream gave a whole message
         self._is_finished = False
         self._repeats = False
         self._annotations: list[Any] = []
@@ -480,13 +485,21 @@ class ChatReader(SseReader):
                 failed = choice if isinstance(choice.get("error"), dict) else failed
         if not _SOURCES.isdisjoint(chunk):
             builder.keep({name: chunk[name] for name in _SOURCES if chunk.get(name)})
-        usage = read_usage(chunk["usage"]) if "usage" in chunk else None
-        if usage is None and "x_groq" in chunk:
-            usage = read_usage(as_dict(chunk["x_groq"]).get("usage"))
-        if usage is not None:
-            builder.usage(usage)
+        if "usage" in chunk:
+            self._count(chunk["usage"])
+        if "x_groq" in chunk:
+            self._count(as_dict(chunk["x_groq"]).get("usage"))
         if failed is not None:
             self._fail(failed)
+
+    def _count(self, usage: Any) -> None:
+        """Take a report of the usage over. A count that a later report leaves out stands."""
+        if not isinstance(usage, dict) or not usage:
+            return
+        self._counts = usage if self._counts.keys() <= usage.keys() else {**self._counts, **usage}
+        counted = read_usage(self._counts)
+        if counted is not None:
+            self._builder.usage(counted)
 
     def _read_choice(self, choice: JsonObject) -> None:
         message = self._find_message(choice)
@@ -495,10 +508,10 @@ class ChatReader(SseReader):
             self._read_content(message["content"])
         else:
             self._read_message(message)
-        if "usage" in choice and (usage := read_usage(choice["usage"])) is not None:
-            self._builder.usage(usage)
+        if "usage" in choice:
+            self._count(choice["usage"])
         reason = choice.get("finish_reason")
-        if reason and isinstance(reason, str):
+        if reason and isinstance(reason, str) and reason != NO_REASON:
             self._read_stop(reason, choice)
             self._is_finished = True
             if not self._quirks.final_frame:
@@ -506,7 +519,7 @@ class ChatReader(SseReader):
 
     def _read_stop(self, reason: str, choice: JsonObject) -> None:
         """Why the model stopped. This wire has one word for the end and for a stop sequence."""
-        stop, own = STOPS.get(reason, "unknown"), {"reason": reason}
+        stop, own = STOPS.get(reason) or STOPS.get(reason.lower(), "unknown"), {"reason": reason}
         if stop == "end" and (matched := _find_matched(choice)) and matched in self._stop_sequences():
             stop, own["stop_sequence"] = "stop_sequence", matched
         self._builder.stop(stop, own)
@@ -524,7 +537,10 @@ class ChatReader(SseReader):
         if isinstance(delta, dict) and delta:
             self._has_deltas = True
             return delta
-        return {} if self._has_deltas else as_dict(message)
+        if self._has_deltas or not isinstance(message, dict):
+            return {}
+        self._in_message = True
+        return message
 
     def _read_message(self, message: JsonObject) -> None:
         self._read_reasoning(message)
@@ -591,6 +607,7 @@ class ChatReader(SseReader):
         if field:
             self._field = self._field or field
             self._details.add(message.get("reasoning_details"))
+            self._opaque += as_text(message.get(OPAQUE))
             self._builder.thinking(text)
             if self._quirks.reasoning_as_content:
                 self._reasoning.append(text)
@@ -599,8 +616,9 @@ class ChatReader(SseReader):
         if self._field:
             details = self._details.take()
             named = {"field": self._field, **({"details": details} if details else {})}
-            self._builder.end_part("thinking", {**named, **(own or {})})
-            self._field = ""
+            opaque = {"opaque": self._opaque} if self._opaque else {}
+            self._builder.end_part("thinking", {**named, **opaque, **(own or {})})
+            self._field = self._opaque = ""
 
     def _read_calls(self, message: JsonObject) -> None:
         entries = message.get("tool_calls")
@@ -611,7 +629,9 @@ class ChatReader(SseReader):
             self._end_text()
             name, arguments, own = name_and_arguments(entry)
             identity = identity_of(entry)
-            if self._whole:
+            if not (identity or name or arguments or own) and arguments != {}:
+                continue  # relays fill the list with entries that say nothing
+            if self._whole or self._in_message:
                 # Each is a call of its own, also where the server gave two of them the same id or index.
                 self._builder.whole_call(identity, name, arguments, own)
                 continue
@@ -620,7 +640,7 @@ class ChatReader(SseReader):
                 arguments = self._write_input(index, identity, arguments["input"])
             self._builder.call_delta(index, identity, name, arguments, own)
         old = message.get("function_call")
-        if isinstance(old, dict) and not self._is_repeated(old, message):
+        if isinstance(old, dict) and any(old.values()) and not self._is_repeated(old, message):
             self._builder.call_delta("function_call", None, old.get("name"), old.get("arguments"))
 
     def _write_input(self, index: int, identity: str | None, piece: str) -> str:

@@ -49,25 +49,43 @@ _STOPS: dict[str, StopReason] = {
     "length": "length",
     "content_filter": "refusal",
 }
-FINISHES = invert_stops(_STOPS, "stop")
-# Words of other servers of this wire: Mistral, Zhipu, DeepSeek, and gateways that pass on the word of another wire.
+# OpenAI has no word for an error; this one is Mistral's, watsonx's and OpenRouter's, and any other would hide it.
+FINISHES = {**invert_stops(_STOPS, "stop"), "error": "error"}
+# Words of other servers of this wire: Mistral, Zhipu, DeepSeek, watsonx, SGLang, TGI, and gateways that pass on the
+# word of another wire, in small letters or in capitals.
 STOPS: Mapping[str, StopReason] = {
     **_STOPS,
-    **dict.fromkeys(("model_length", "model_context_window_exceeded", "max_tokens"), "length"),
-    "sensitive": "refusal",
-    **dict.fromkeys(("error", "network_error", "insufficient_system_resource"), "error"),
+    **dict.fromkeys(("model_length", "model_context_window_exceeded", "max_tokens", "max_output_tokens"), "length"),
+    "stop_sequence": "stop_sequence",
+    **dict.fromkeys(("sensitive", "refusal", "content_filtered", "guardrail_intervened"), "refusal"),
+    **dict.fromkeys(("safety", "recitation", "language", "blocklist", "prohibited_content", "spii"), "refusal"),
+    **dict.fromkeys(("image_safety", "image_prohibited_content", "image_recitation", "image_other"), "refusal"),
+    **dict.fromkeys(("error", "network_error", "insufficient_system_resource", "abort", "cancelled"), "error"),
+    **dict.fromkeys(("time_limit", "malformed_function_call", "malformed_response", "other"), "error"),
 }
+NO_REASON = "null"
+"""What DashScope says in place of a reason in every chunk but the last."""
 # Where servers count what came from the cache, if not among the details.
-_CACHED = ("cached_tokens", "prompt_cache_hit_tokens")
+_CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+_WRITTEN = ("cache_write_tokens", "cache_creation_tokens")
 
 
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+# Servers of both APIs of OpenAI may count in the words of the other one.
+_OF_RESPONSES = {
+    "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens",
+    "input_tokens_details": "prompt_tokens_details",
+    "output_tokens_details": "completion_tokens_details",
+}
 
 
 def read_usage(value: object) -> Usage | None:
     counts = as_dict(value)
     if not counts:
         return None
+    if "prompt_tokens" not in counts and "completion_tokens" not in counts:
+        counts = {name: counts[other] for other, name in _OF_RESPONSES.items() if other in counts} or counts
     sent, written = as_count(counts.get("prompt_tokens")), as_count(counts.get("completion_tokens"))
     given = as_dict(counts.get("prompt_tokens_details"))
     made = as_dict(counts.get("completion_tokens_details"))
@@ -76,8 +94,8 @@ def read_usage(value: object) -> Usage | None:
         cached = next((as_count(counts[name]) for name in _CACHED if counts.get(name)), 0)
     if not given and not made:
         return Usage(sent, written, cached)
-    reasoned, kept = as_count(made.get("reasoning_tokens")), as_count(given.get("cache_write_tokens"))
-    return Usage(sent, written, cached, reasoned, kept)
+    kept = next((as_count(given[name]) for name in _WRITTEN if given.get(name)), 0)
+    return Usage(sent, written, cached, as_count(made.get("reasoning_tokens")), kept)
 
 
 def write_usage(usage: Usage) -> dict[str, object]:
@@ -118,13 +136,16 @@ def is_failure(body: JsonObject) -> bool:
         return True
     if body.get("choices") is not None:
         return False
+    if body.get("errors") or body.get("error_message") or body.get("success") is False:
+        return True
     if isinstance(body.get("message"), str) and "error" in f"{body.get('type')} {body.get('code')}".lower():
         return True
     return bool(as_dict(body.get("base_resp")).get("status_code"))
 
 
 def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
-    """What an error body says: `{"error": {...}}`, `{"error": "text"}`, `{"message"}`, `{"detail"}`, or mere text."""
+    """What an error body says: `{"error": {...}}`, `{"error": "text"}`, `{"errors": [...]}`, `{"message"}`,
+    `{"detail"}`, or mere text."""
     whole = body[0] if isinstance(body, list) and body else body
     fields = as_dict(whole)
     if base := as_dict(fields.get("base_resp")):
@@ -132,12 +153,22 @@ def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | Non
         status = status or _STATUS_OF_BASE_RESP.get(number)
         return fail(base.get("status_msg"), status=status, code=number, body=body, headers=headers)
     error = fields.get("error", whole)
-    inner = as_dict(error)
-    code = inner.get("code") or inner.get("type")
-    if status is None and isinstance(inner.get("code"), int) and 400 <= inner["code"] < 600:
-        status = inner["code"]
+    several = list(dicts(fields.get("errors")))
+    inner = several[0] if several else as_dict(error)
+    code = inner.get("code") or inner.get("type") or fields.get("error_type")
+    status = status or next(filter(_is_status, (inner.get("code"), fields.get("status_code"))), None)
     message = inner.get("message") or inner.get("detail") or (error if isinstance(error, str) else None)
-    return fail(message or fields.get("message") or "", status=status, code=code, body=body, headers=headers)
+    if len(several) > 1:
+        message = "; ".join(filter(None, [as_text(each.get("message")) for each in several]))
+    message = message or next((fields[name] for name in _MESSAGES if isinstance(fields.get(name), str)), "")
+    return fail(message, status=status, code=code, body=body, headers=headers)
+
+
+_MESSAGES = ("message", "error_message", "msg")
+
+
+def _is_status(number: Any) -> bool:
+    return type(number) is int and 400 <= number < 600
 
 
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
@@ -400,8 +431,10 @@ def read_call(entry: JsonObject, wire: str, fallback: str) -> ToolCall | Invalid
 # --------------------------------------------------------------------------------------------------------------------
 # Reasoning on chat completions: four fields in which servers give it, and some want it back.
 
-_FIELDS = ("reasoning_content", "reasoning")
-REASONING_FIELDS = frozenset({*_FIELDS, "reasoning_details"})
+_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
+OPAQUE = "reasoning_opaque"
+"""What Copilot gives beside the readable reasoning, to be sent back."""
+REASONING_FIELDS = frozenset({*_FIELDS, "reasoning_details", OPAQUE})
 _GROWING = ("text", "summary", "data", "signature")
 
 
@@ -415,7 +448,9 @@ def find_reasoning(message: JsonObject) -> tuple[str, str]:
             return name, value
     details = list(dicts(message.get("reasoning_details")))
     text = "".join(as_text(entry.get("text")) or as_text(entry.get("summary")) for entry in details)
-    return ("reasoning_details", text) if details else ("", "")
+    if details:
+        return "reasoning_details", text
+    return ("reasoning_text", "") if as_text(message.get(OPAQUE)) else ("", "")
 
 
 class Details:
@@ -454,12 +489,24 @@ def write_reasoning(body: JsonObject, message: Message, wire: str, quirks: Quirk
         details = [entry for part in thinking for entry in as_list(as_dict(part.extra.get(wire)).get("details"))]
         body.update({"reasoning_details": details} if details else {})
         return
+    if quirks.reasoning_field == "reasoning_text":
+        _write_opaque(body, thinking, wire)
+        return
     text = join_thinking(thinking)
     if quirks.reasoning_field == "think_tags":
         body["content"] = f"<think>{text}</think>{body.get('content') or ''}" if text else body.get("content")
     else:
         # An empty text stands for a turn of another model: leaving the field out is refused.
         body[quirks.reasoning_field] = text
+
+
+def _write_opaque(body: JsonObject, thinking: list[Thinking], wire: str) -> None:
+    """Put Copilot's reasoning back; that of other servers of this wire has no opaque part, and is refused."""
+    made = [part for part in thinking if as_dict(part.extra.get(wire)).get("field") == "reasoning_text"]
+    text = join_thinking(made)
+    opaque = "".join([as_text(as_dict(part.extra.get(wire)).get("opaque")) for part in made])
+    body.update({"reasoning_text": text} if text else {})
+    body.update({OPAQUE: opaque} if opaque else {})
 
 
 _THINKING = ("signature", "closed", "thinking")

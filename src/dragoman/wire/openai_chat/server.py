@@ -38,6 +38,7 @@ from dragoman.wire.aliases import Identifier, IdRule
 from dragoman.wire.event_order import describe_invalid
 from dragoman.wire.openai_chat.parts import (
     FINISHES,
+    OPAQUE,
     REASONING_FIELDS,
     find_reasoning,
     read_call,
@@ -128,6 +129,7 @@ class MessageReader:
         if field:
             details = as_list(entry.get("reasoning_details"))
             own = {"field": field, **({"details": details} if details else {})}
+            own.update({"opaque": opaque} if (opaque := as_text(entry.get(OPAQUE))) else {})
             parts.append(Thinking(text, {self._wire: own}))
         parts += self._read_answer(entry.get("content"))
         refusal = entry.get("refusal")

@@ -139,7 +139,10 @@ class Items:
         pairs: list[tuple[OutputItem, JsonObject]] = []
         for fields, same in zip(output, found, strict=True):
             waiting = free.get(as_text(fields.get("type"))) if same is None else None
-            item = waiting.pop() if waiting and _may_be(waiting[-1], fields) else same or self.add({}, fields)
+            if waiting and (_may_be(waiting[-1], fields) or _is_renamed(waiting[-1], fields)):
+                item = waiting.pop()
+            else:
+                item = same or self.add({}, fields)
             item.call_id = item.call_id or as_text(fields.get("call_id"))
             pairs.append((item, fields))
         return pairs
@@ -166,6 +169,12 @@ class Items:
 def _may_be(item: OutputItem, fields: JsonObject) -> bool:
     call_id = as_text(fields.get("call_id"))
     return item.kind == fields.get("type") and (not call_id or not item.call_id or call_id == item.call_id)
+
+
+def _is_renamed(item: OutputItem, fields: JsonObject) -> bool:
+    """Whether the final output tells a call that came complete once more, under another id."""
+    said = item.said or {}
+    return item.kind == FUNCTION and all(said.get(name) == fields.get(name) for name in ("type", "name", "arguments"))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -471,6 +480,7 @@ class ResponsesReader(SseReader):
 
     def _end_arguments(self, frame: JsonObject) -> None:
         item = self._items.find(frame, FUNCTION)
+        item.call_id = item.call_id or as_text(frame.get("call_id"))
         self._begin_call(item, {**item.fields, "name": item.fields.get("name") or frame.get("name")})
         if item.opened:
             self._builder.set_arguments(item.key, frame.get("arguments"))
@@ -564,6 +574,9 @@ class ResponsesReader(SseReader):
         elif status == "cancelled":
             self._builder.fail(Failure("server_error", "the response was cancelled", code=status))
         reason, word = read_stop(response, status, refused=self._refused)
+        if reason == "end" and self._builder.has_calls:
+            # No word of this wire says so, not even of a call that cannot be read.
+            reason = "tool_calls"
         self._builder.stop(reason, {"reason": word})
         self._read_done()
 
