@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.protocol import Approved, AskApproval, Denied, Planned, Postponed, Stale
-from dragoman.agent.records import canonical, decode, encode, hide_noted, is_cancellation
+from dragoman.agent.records import canonical, decode, encode, hide_noted, is_cancellation, is_kept
 from dragoman.agent.redaction import redact_arguments
 from dragoman.agent.resume import read_header
 from dragoman.args import load
@@ -182,14 +182,19 @@ async def ask_approver(
     except Exception as problem:
         report("the approver", problem)
         return Approval(False, f"asking for approval failed ({type(problem).__name__})", by="default")
-    if isinstance(given, Approval):
-        return given
     if given is True:
         return Approval(True)
     if given is False or isinstance(given, str):
         return Approval(False, given or "")
-    words = f"the approver returned {type(given).__name__}, which is not an answer"
-    report("the approver", TypeError(f"{words}: return True, False, a reason or an Approval"))
+    if not isinstance(given, Approval):
+        words = f"the approver returned {type(given).__name__}, which is not an answer"
+        hint = "return True, False, a reason or an Approval"
+    elif is_kept(given):
+        return given
+    else:
+        words = "the approver returned an Approval with a field of another type, which is not an answer"
+        hint = "the reason and the rule are texts, and the arguments are JSON"
+    report("the approver", TypeError(f"{words}: {hint}"))
     return Approval(False, words, by="default")
 
 
