@@ -395,6 +395,37 @@ def test_progress_is_reported_at_once() -> None:
     assert told.index("ToolStarted") < told.index("ToolProgressed") < told.index("ToolEnded")
 
 
+def test_a_reader_that_is_far_behind_gets_the_last_progress_of_each_call() -> None:
+    """A tool of a server may report progress without end, and nothing makes it wait for the reader."""
+    names = ("a", "b", "c")
+
+    async def script() -> list[RunEvent]:
+        all_reported = asyncio.Event()
+        reported: list[str] = []
+
+        @dragoman.tool(parallel_safe=True)
+        async def work(name: str, context: ToolContext) -> str:
+            for number in range(5000):
+                context.progress(f"{name}{number}")
+                if number % 100 == 0:
+                    await asyncio.sleep(0)
+            reported.append(name)
+            if len(reported) == len(names):
+                all_reported.set()
+            return "worked"
+
+        heard: list[RunEvent] = []
+        async for event in agent([calls(*(call("work", name=name) for name in names)), "done"], work).stream("hi"):
+            heard.append(event)
+            if isinstance(event, ToolStarted):
+                await all_reported.wait()
+        return heard
+
+    progress = [event.message for event in wait(script()) if isinstance(event, ToolProgressed)]
+    assert len(progress) < 600
+    assert {f"{name}4999" for name in names} <= set(progress)
+
+
 def test_one_tool_serves_fifty_runs_each_in_its_own_context() -> None:
     class Remember:
         name = "remember"

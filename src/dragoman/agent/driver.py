@@ -259,6 +259,11 @@ class Driver:
         """Add a message to the conversation. The model receives it with the next request."""
         self._steering.append(message)
 
+    def take_steering(self) -> list[Message]:
+        """Return the messages that the machine has not received."""
+        left, self._steering = list(self._steering), deque()
+        return left
+
     def cancel(self, reason: str = "") -> None:
         """End the run now. The outcome of its result is `cancelled`."""
         if self.machine.result is None and self._cancel_reason is None:
