@@ -108,6 +108,25 @@ def test_the_report_of_an_exchange_says_what_was_repaired_and_contains_no_argume
         assert send(gateway, "GET", "/dragoman/exchanges/unknown")[0] == 404
 
 
+def test_a_kept_report_is_small_whatever_names_a_client_and_a_model_choose() -> None:
+    """A thousand reports are kept, and a body may have megabytes."""
+    name, schema = "n" * 300_000, {"type": "object"}
+    tools = [{"type": "function", "function": {"name": "look", "parameters": schema}}]
+    said = "".join(f'<tool_call>\n{{"name": "odd{n}", "arguments": {{}}}}\n</tool_call>\n' for n in range(300))
+    body = {**CHAT, "model": name, "tools": tools, **{f"x{n}{name[:1000]}": 1 for n in range(300)}}
+    with (
+        Upstream([said], loop=True) as upstream,
+        gateway_to(upstream.endpoint(), settings_for(repair_turns=0)) as gateway,
+    ):
+        assert send(gateway, "POST", "/v1/chat/completions", body)[0] == 200
+        data = send(gateway, "GET", "/dragoman/exchanges")[2]
+    [report] = json.loads(data)["exchanges"]
+    assert report["requested_model"] == name[:500] + "..."
+    assert len(data) < 100_000
+    assert all(len(report[each]) <= 110 for each in ("invalid", "losses", "notes") if each in report)
+    assert "200 more invalid are left out" in report["notes"]
+
+
 def stream_with(gateway: RunningGateway, path: str, *headers: str, version: str = "1.1") -> tuple[bytes, bytes, bytes]:
     """Ask for a stream over a bare socket. Return the head, the chunks, and what follows the last one."""
     place, data = urlsplit(gateway.url), json.dumps({**CHAT, "input": "Go.", "stream": True, "max_tokens": 9}).encode()
