@@ -188,6 +188,14 @@ def test_a_report_in_a_trailer_has_one_line_and_a_limit() -> None:
         assert json.loads(line)["id"] == "ex_1" and key not in line
 
 
+def test_every_line_of_a_repeated_header_counts() -> None:
+    """A client may name each feature that it switches on in a line of its own."""
+    lines = ["anthropic-beta: one-2025", "Anthropic-Beta: two-2025"]
+    with Upstream(["Fine."], wire="anthropic") as upstream, gateway_to(upstream.endpoint()) as gateway:
+        stream_with(gateway, "/v1/messages", *lines)
+        assert [each.headers["anthropic-beta"] for each in upstream.received] == ["one-2025, two-2025"]
+
+
 def test_a_silent_endpoint_gets_signs_of_life_on_every_wire() -> None:
     """A client may give up while a model loads, so the stream begins before the endpoint answers."""
     settings = GatewaySettings(
