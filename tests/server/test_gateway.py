@@ -5,6 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,7 +34,7 @@ from dragoman.pipeline import Report
 from dragoman.pipeline.report import FoundCall
 from dragoman.server.router import Router
 from dragoman.server.settings import EndpointSettings, GatewaySettings, RouteSettings, ServerSettings, parse_settings
-from dragoman.testing import Answer, Upstream, call, thinking
+from dragoman.testing import Answer, Fault, Upstream, call, thinking
 from dragoman.types import Failure, ToolCall, ToolResult
 
 
@@ -429,6 +432,39 @@ def test_the_login_of_a_client_is_forwarded_only_where_the_route_says_so() -> No
                 send(gateway, "POST", "/v1/messages", CHAT, **{"x-api-key": "theirs"})
             keys = [received.headers["authorization"] for received in upstream.received]
             assert keys == ["Bearer theirs" if forward else "Bearer ours"] * 2
+
+
+@contextmanager
+def passing(upstream: Upstream, **limits: Any) -> Iterator[RunningGateway]:
+    """A gateway that passes everything on, with limits of its endpoint."""
+    rows = {"only": EndpointSettings(url="http://there.invalid/v1", **limits)}
+    settings = GatewaySettings(ServerSettings(port=0), rows, [RouteSettings(to="only", profile="passthrough")])
+    with gateway_to(upstream.endpoint(), settings) as gateway:
+        yield gateway
+
+
+def test_the_limits_of_an_endpoint_count_for_requests_that_are_passed_on() -> None:
+    body = {**CHAT, "stream": True}
+    script = [Fault("slow", 400), "One.", "Two."]
+    with Upstream(script) as upstream, passing(upstream, max_concurrent=1) as gateway, ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(send, gateway, "POST", "/v1/chat/completions", body) for _ in range(2)]
+        assert upstream.wait_for_request()
+        assert not upstream.wait_for_request(0.3), "the second request waits for the end of the first"
+        for _ in range(20):
+            upstream.go_on()
+        assert upstream.wait_for_request()
+        assert [each.result()[0] for each in asked] == [200, 200]
+
+
+@pytest.mark.parametrize(("fault", "status"), [("slow", b"200"), ("slow_head", b"504")])
+def test_an_answer_that_is_passed_on_ends_at_the_limit_of_its_endpoint(fault: Any, status: bytes) -> None:
+    with Upstream([Fault(fault, 40), "One."]) as upstream, passing(upstream, total_timeout=0.5) as gateway:
+        head, chunks, rest = stream_with(gateway, "/v1/chat/completions")
+        assert head.startswith(b"HTTP/1.1 " + status)
+        assert chunks == b"", "there is no last chunk"
+        assert (b"within 0.5 s" in rest) == (status == b"504")
+        assert upstream.wait_for_hangup()
+        assert gateway.reports[0]["failure"].startswith("timed_out")
 
 
 def test_a_large_set_of_tools_is_searched_without_the_client() -> None:
