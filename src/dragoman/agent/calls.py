@@ -451,7 +451,12 @@ class Calls:
             # Tools call this from threads; listeners are called only on the event loop.
             event = ToolProgressed(call.id, call.name, str(message), fraction)
             if not loop.is_closed():
-                loop.call_soon_threadsafe(driver.emit, event)
+                loop.call_soon_threadsafe(show, event)
+
+        def show(event: ToolProgressed) -> None:
+            # A thread that was abandoned may go on after the end of its call, and of the run.
+            if call.id in driver.machine.running:
+                driver.emit(event)
 
         def decide(arguments: JsonObject) -> Decision:
             other = replace(call, arguments=arguments)
