@@ -160,6 +160,7 @@ def digest_rules(rules: Rules) -> str:
 # The answer of an approver. No answer, an exception and a value of another type count as a denial.
 
 
+_FORM = "the reason, the rule and the name are texts, and the arguments are JSON"
 Report = Callable[[str, BaseException], None]
 """Reports an exception of the developer's code: what raised it, and the exception."""
 
@@ -193,7 +194,7 @@ async def ask_approver(
         return given
     else:
         words = "the approver returned an Approval with a field of another type, which is not an answer"
-        hint = "the reason and the rule are texts, and the arguments are JSON"
+        hint = _FORM
     report("the approver", TypeError(f"{words}: {hint}"))
     return Approval(False, words, by="default")
 
@@ -338,6 +339,9 @@ async def answer_request(
                 f"{pending.id} has expired", hint="resume the run with --resume: it asks again if it still needs to"
             )
         given = replace(approval, by=by or approval.by, request=request.id, digest=request.digest, at=now)
+        if not is_kept(given):
+            # Nobody could read it again, and the run could not continue.
+            raise ApprovalRefused("a field of the answer has another type", hint=_FORM)
         await journal.append(pending.run_id, [Entry("answered", encode(given), pending.call.id)], token=token)
     finally:
         await journal.release(pending.run_id, token=token)
