@@ -104,7 +104,7 @@ def test_a_replaced_result_is_clean_and_capped(kind: str) -> None:
 
     settings: dict[str, Any] = {"hooks": [Changes()]}
     if kind == "approver":
-        settings = {"ask": ["weather"], "approve": lambda request: Approval("approve", result=wild)}
+        settings = {"ask": ["weather"], "approve": lambda request: Approval(True, result=wild)}
     result = wait(agent([call("weather", city="Paris"), "done"], weather, **settings).arun("hi"))
     [given] = result.results
     content = given.content if isinstance(given.content, str) else given.content[0].text

@@ -122,6 +122,31 @@ def test_a_run_waits_and_continues_after_an_approval(launcher: Launcher, journal
     wait(scenario())
 
 
+ODD_ANSWERS: dict[str, dict[str, Any]] = {
+    "a rule": {"rule": 5},
+    "a reason": {"reason": None},
+    "arguments": {"arguments": ["job.sh"]},
+    "arguments that are not JSON": {"arguments": {"script": Path("job.sh")}},
+}
+
+
+@pytest.mark.parametrize("case", ODD_ANSWERS)
+def test_an_answer_that_nobody_could_read_again_is_refused(case: str, launcher: Launcher, journal: Journal) -> None:
+    """In the journal it would stop this run, and the list of the requests of all runs."""
+    setup = RestartedAgent(launcher, journal)
+
+    async def scenario() -> None:
+        _, pending = await setup.run_until_approval()
+        with pytest.raises(ApprovalRefused, match="another type"):
+            await setup.answer(pending, Approval(True, **ODD_ANSWERS[case]))
+        (still,) = await list_requests(journal)
+        assert (still.id, still.answer) == (pending.id, None)
+        await setup.answer(pending)
+        assert (await setup.resume()).outcome.kind == "answered"
+
+    wait(scenario())
+
+
 def test_a_denial_and_an_answer_in_place_of_the_tool_reach_the_model(launcher: Launcher, journal: Journal) -> None:
     setup = RestartedAgent(launcher, journal)
 

@@ -16,7 +16,7 @@ from tests.agent.runs import agent, kinds, notices, wait
 
 import dragoman
 from dragoman.agent import Agent, Connection, Limits
-from dragoman.agent.events import RunEvent, ToolEnded, ToolProgressed, ToolStarted
+from dragoman.agent.events import RunEnded, RunEvent, ToolEnded, ToolProgressed, ToolStarted
 from dragoman.testing import ScriptedModel, call, calls
 from dragoman.tools import Error, Halt, Ok, ToolContext
 from dragoman.types import Text
@@ -393,6 +393,61 @@ def test_progress_is_reported_at_once() -> None:
     assert shown == [("half", 0.5), ("done", 1)]
     told = kinds(events)
     assert told.index("ToolStarted") < told.index("ToolProgressed") < told.index("ToolEnded")
+
+
+def test_a_call_that_has_ended_reports_no_progress() -> None:
+    reported = threading.Event()
+
+    @dragoman.tool(timeout=0.05)
+    def stuck(context: ToolContext) -> str:
+        context.progress("begun")
+        while not context.cancelled():
+            pass
+        context.progress("too late")
+        reported.set()
+        return "done"
+
+    async def script() -> list[RunEvent]:
+        events: list[RunEvent] = []
+        await agent([call("stuck"), "Stopped."], stuck).arun("hi", on_event=events.append)
+        assert await asyncio.to_thread(reported.wait, 10)
+        await asyncio.sleep(0)
+        return events
+
+    events = wait(script())
+    assert [event.message for event in events if isinstance(event, ToolProgressed)] == ["begun"]
+    assert isinstance(events[-1], RunEnded)
+
+
+def test_a_reader_that_is_far_behind_gets_the_last_progress_of_each_call() -> None:
+    """A tool of a server may report progress without end, and nothing makes it wait for the reader."""
+    names = ("a", "b", "c")
+
+    async def script() -> list[RunEvent]:
+        all_reported = asyncio.Event()
+        reported: list[str] = []
+
+        @dragoman.tool(parallel_safe=True)
+        async def work(name: str, context: ToolContext) -> str:
+            for number in range(5000):
+                context.progress(f"{name}{number}")
+                if number % 100 == 0:
+                    await asyncio.sleep(0)
+            reported.append(name)
+            if len(reported) == len(names):
+                all_reported.set()
+            return "worked"
+
+        heard: list[RunEvent] = []
+        async for event in agent([calls(*(call("work", name=name) for name in names)), "done"], work).stream("hi"):
+            heard.append(event)
+            if isinstance(event, ToolStarted):
+                await all_reported.wait()
+        return heard
+
+    progress = [event.message for event in wait(script()) if isinstance(event, ToolProgressed)]
+    assert len(progress) < 600
+    assert {f"{name}4999" for name in names} <= set(progress)
 
 
 def test_one_tool_serves_fifty_runs_each_in_its_own_context() -> None:

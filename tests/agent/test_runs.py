@@ -353,6 +353,25 @@ def test_messages_from_before_the_start_reach_the_model() -> None:
     assert "in French" in [message.text for message in result.messages]
 
 
+@pytest.mark.parametrize("when", ["while the run ends", "after the end"])
+def test_a_message_that_comes_too_late_is_reported(when: str) -> None:
+    async def script() -> Any:
+        def hear(event: Any) -> None:
+            if isinstance(event, RunEnded) and when == "while the run ends":
+                run.steer("too late")
+
+        run = agent(["done"]).start("hi", on_event=hear)
+        result = await run.result()
+        if when == "after the end":
+            run.steer("too late")
+        return result
+
+    result = wait(script())
+    assert [each.message for each in result.problems if each.kind == "unheard"] == [
+        "the run ended before the model received: too late"
+    ]
+
+
 def test_a_run_can_be_cancelled_while_a_tool_works() -> None:
     async def script() -> Any:
         begun = asyncio.Event()

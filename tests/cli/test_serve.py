@@ -96,6 +96,16 @@ def test_a_gateway_starts_answers_reloads_and_ends(tmp_path: Path) -> None:
             assert process.wait(30) == 0
 
 
+def test_a_gateway_uses_the_proxy_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_text('[endpoints.far]\nurl = "http://far.invalid/v1"\n[[routes]]\nto = "far"\n', encoding="utf-8")
+    with Upstream([]) as proxy:
+        monkeypatch.setenv("DRAGOMAN_PROXY", proxy.url.removesuffix("/v1"))
+        run(["serve", "--config", str(path), "--check"])
+        targets = {received.target.partition("//")[2].partition("/")[0] for received in proxy.received}
+    assert targets == {"far.invalid"}
+
+
 def test_check_names_what_is_wrong_and_where_each_route_goes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from typing import Any
@@ -32,6 +33,7 @@ from dragoman.client.transport import Timeouts
 from dragoman.errors import ConfigError, MissingKey
 from dragoman.events import ReplyEnded, ReplyFailed, TextDelta
 from dragoman.replies import fold
+from dragoman.testing import Answer, ScriptedModel
 from dragoman.types import Failure, Message, Reply, Request, Text
 
 KEY = "sk-loopback-0123456789"
@@ -113,6 +115,21 @@ def test_a_reply_is_read_whichever_way_it_comes(data: bytes, whole: bool) -> Non
 
 def test_a_stream_that_calls_itself_text_is_read() -> None:
     assert reply_of(request_events(always(answer(STREAM, kind="text/plain")))).text == "hello"
+
+
+def test_blanks_before_a_reply_cost_linear_work() -> None:
+    """A server may send megabytes of them before its content shows what it is."""
+    mark = b"\xef\xbb\xbf"
+    pieces = [*([b" " * 1024] * 16_000), mark[:2], mark[2:] + STREAM]
+    server = ScriptedModel([Answer(200, {"content-type": "text/plain"}, pieces=pieces)])
+
+    async def scenario() -> Reply:
+        async with Client(server.endpoint(), transport=server) as client:
+            return await client.ask(ASKED, whole=False)
+
+    began = time.process_time()
+    assert asyncio.run(scenario()).text == "hello"
+    assert time.process_time() - began < 10
 
 
 def test_the_body_says_whether_a_stream_is_wanted() -> None:

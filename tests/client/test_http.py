@@ -261,6 +261,26 @@ def test_a_connection_is_not_used_again_after_a_broken_answer() -> None:
     assert asyncio.run(scenario()) == 2
 
 
+def test_a_connection_is_not_used_again_before_its_request_was_read() -> None:
+    """A server that refuses a large request early may never read the rest, nor what follows it."""
+
+    async def refuse_early(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b"/large" not in head:
+            writer.write(answer())
+        else:
+            writer.write(answer(b"too large", "413 Content Too Large"))
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    async def scenario() -> list[tuple[int, bytes]]:
+        async with serve(refuse_early) as server, transport() as http:
+            large = server.post("/large", bytes(32 * 1024 * 1024))
+            return [await fetch(http, large), await fetch(http, server.post())]
+
+    assert asyncio.run(scenario()) == [(413, b"too large"), (200, HELLO)]
+
+
 def test_a_connection_is_kept_no_longer_than_the_server_says() -> None:
     async def scenario() -> int:
         async with serve(always(answer(extra=["Keep-Alive: timeout=1"]))) as server, transport() as http:
@@ -456,6 +476,24 @@ def test_a_connection_that_is_lost_before_its_first_request_does_not_take_a_plac
 
         for _ in range(2):
             assert not (await pool.open("origin", open_and_lose, 1.0)).usable
+        await pool.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_is_lost_while_it_opens_lets_the_next_request_open_one() -> None:
+    async def scenario() -> None:
+        pool = Pool(asyncio.get_running_loop(), Limits(connections=1))
+
+        async def open_and_lose(connection: Connection) -> None:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            connection.connection_lost(None)
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+        attempts = [pool.open("origin", open_and_lose, 1.0) for _ in range(2)]
+        assert not any(connection.usable for connection in await asyncio.gather(*attempts))
         await pool.close()
 
     asyncio.run(scenario())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import os
 import signal
 import subprocess
@@ -121,6 +122,36 @@ def test_leaving_early_closes_the_source_which_ran_only_a_little_ahead(portal: P
     items.close()  # type: ignore[attr-defined]
     assert counter.closed
     assert counter.made <= 10 + 2 * AHEAD
+
+
+def test_an_iterator_that_the_garbage_collector_ends_in_the_loop_is_closed(portal: Portal) -> None:
+    closed = threading.Event()
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            while True:
+                yield 1
+                await asyncio.sleep(0)
+        finally:
+            closed.set()
+
+    def forget() -> None:
+        items = portal.iterate(numbers())
+        assert next(items) == 1
+        cycle: list[object] = [items]
+        cycle.append(cycle)
+
+    async def collect() -> str:
+        gc.collect()
+        return "collected"
+
+    gc.disable()
+    try:
+        forget()
+        assert portal.run(collect()) == "collected"
+    finally:
+        gc.enable()
+    assert closed.wait(10)
 
 
 def test_an_error_comes_after_the_items_before_it(portal: Portal) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
-from tests.client.servers import ASKED, HELLO, always, answer, fetch, serve, transport
+from tests.certificates import make_certificate, server_side
+from tests.client.servers import ASKED, HELLO, Server, always, answer, fetch, serve, transport
 
 from dragoman import providers
 from dragoman.client import Client, Retries
+from dragoman.client.http import HttpTransport
 from dragoman.client.http.addresses import Proxies, read_address, read_proxies
 from dragoman.client.transport import HttpRequest, TransportFault
 from dragoman.errors import ConfigError
@@ -119,6 +125,82 @@ def test_a_proxy_that_refuses_a_tunnel_is_named() -> None:
     fault = asyncio.run(scenario())
     assert (fault.kind, fault.code) == ("unreachable", "proxy")
     assert "status 407" in fault.message
+
+
+class TunnelProxy:
+    """A proxy that records the first bytes of each tunnel, and passes them on when the test lets it."""
+
+    def __init__(self, target: Server, greeting: bytes) -> None:
+        self.target = target
+        self.greeting = greeting
+        self.began: list[bytes] = []
+        self.has_begun = asyncio.Event()
+        self.may_pass = asyncio.Event()
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(self.greeting)
+        first = await reader.read(65536)
+        self.began.append(first)
+        self.has_begun.set()
+        await self.may_pass.wait()
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target.port)
+        far_writer.write(first)
+        back = asyncio.ensure_future(self._pass(far_reader, writer))
+        try:
+            await self._pass(reader, far_writer)
+        finally:
+            back.cancel()
+            far_writer.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while piece := await reader.read(65536):
+            writer.write(piece)
+
+
+@asynccontextmanager
+async def tunnels(folder: Path, greeting: bytes) -> AsyncIterator[tuple[TunnelProxy, Server, HttpTransport]]:
+    """A server with TLS, a proxy in front of it, and a transport that uses the proxy."""
+    ours = make_certificate(folder, "127.0.0.1")
+    async with serve(always(answer()), server_side(ours)) as server:
+        proxy = TunnelProxy(server, greeting)
+        trusting = ssl.create_default_context(cafile=str(ours))
+        async with serve(proxy.handle) as entry, transport(proxy=entry.url, tls=trusting) as http:
+            yield proxy, server, http
+
+
+def test_no_request_uses_a_tunnel_before_its_tls(tmp_path: Path) -> None:
+    """Otherwise the proxy, and everybody behind it, could read the key."""
+
+    async def scenario() -> list[bytes]:
+        async with tunnels(tmp_path, b"HTTP/1.1 200 OK\r\n\r\n") as (proxy, server, http):
+            request = server.post(Authorization="Bearer sk-secret-0123456789")
+            first = asyncio.ensure_future(fetch(http, request))
+            await proxy.has_begun.wait()
+            proxy.has_begun.clear()
+            second = asyncio.ensure_future(fetch(http, request))
+            await asyncio.wait_for(proxy.has_begun.wait(), 5)
+            proxy.may_pass.set()
+            assert await asyncio.gather(first, second) == [(200, HELLO)] * 2
+            return proxy.began
+
+    began = asyncio.run(scenario())
+    assert [first[:2] for first in began] == [b"\x16\x03"] * 2, "a tunnel begins with TLS"
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    ["HTTP/1.1 200 OK", "HTTP/1.0 200 Connection established", "HTTP/1.1 200 OK\r\nConnection: close"],
+)
+def test_a_tunnel_is_kept_for_the_next_request(greeting: str, tmp_path: Path) -> None:
+    async def scenario() -> int:
+        async with tunnels(tmp_path, f"{greeting}\r\n\r\n".encode()) as (proxy, server, http):
+            proxy.may_pass.set()
+            for _ in range(3):
+                assert await fetch(http, server.post()) == (200, HELLO)
+            return len(proxy.began)
+
+    assert asyncio.run(scenario()) == 1
 
 
 def find(proxies: Proxies | None, url: str) -> tuple[str, int] | None:

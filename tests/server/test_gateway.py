@@ -5,6 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,7 +34,7 @@ from dragoman.pipeline import Report
 from dragoman.pipeline.report import FoundCall
 from dragoman.server.router import Router
 from dragoman.server.settings import EndpointSettings, GatewaySettings, RouteSettings, ServerSettings, parse_settings
-from dragoman.testing import Answer, Upstream, call, thinking
+from dragoman.testing import Answer, Fault, Upstream, call, thinking
 from dragoman.types import Failure, ToolCall, ToolResult
 
 
@@ -108,6 +111,25 @@ def test_the_report_of_an_exchange_says_what_was_repaired_and_contains_no_argume
         assert send(gateway, "GET", "/dragoman/exchanges/unknown")[0] == 404
 
 
+def test_a_kept_report_is_small_whatever_names_a_client_and_a_model_choose() -> None:
+    """A thousand reports are kept, and a body may have megabytes."""
+    name, schema = "n" * 300_000, {"type": "object"}
+    tools = [{"type": "function", "function": {"name": "look", "parameters": schema}}]
+    said = "".join(f'<tool_call>\n{{"name": "odd{n}", "arguments": {{}}}}\n</tool_call>\n' for n in range(300))
+    body = {**CHAT, "model": name, "tools": tools, **{f"x{n}{name[:1000]}": 1 for n in range(300)}}
+    with (
+        Upstream([said], loop=True) as upstream,
+        gateway_to(upstream.endpoint(), settings_for(repair_turns=0)) as gateway,
+    ):
+        assert send(gateway, "POST", "/v1/chat/completions", body)[0] == 200
+        data = send(gateway, "GET", "/dragoman/exchanges")[2]
+    [report] = json.loads(data)["exchanges"]
+    assert report["requested_model"] == name[:500] + "..."
+    assert len(data) < 100_000
+    assert all(len(report[each]) <= 110 for each in ("invalid", "losses", "notes") if each in report)
+    assert "200 more invalid are left out" in report["notes"]
+
+
 def stream_with(gateway: RunningGateway, path: str, *headers: str, version: str = "1.1") -> tuple[bytes, bytes, bytes]:
     """Ask for a stream over a bare socket. Return the head, the chunks, and what follows the last one."""
     place, data = urlsplit(gateway.url), json.dumps({**CHAT, "input": "Go.", "stream": True, "max_tokens": 9}).encode()
@@ -167,6 +189,14 @@ def test_a_report_in_a_trailer_has_one_line_and_a_limit() -> None:
         line = report.shorten()
         assert line.isascii() and line.isprintable() and len(line) <= 4096, line
         assert json.loads(line)["id"] == "ex_1" and key not in line
+
+
+def test_every_line_of_a_repeated_header_counts() -> None:
+    """A client may name each feature that it switches on in a line of its own."""
+    lines = ["anthropic-beta: one-2025", "Anthropic-Beta: two-2025"]
+    with Upstream(["Fine."], wire="anthropic") as upstream, gateway_to(upstream.endpoint()) as gateway:
+        stream_with(gateway, "/v1/messages", *lines)
+        assert [each.headers["anthropic-beta"] for each in upstream.received] == ["one-2025, two-2025"]
 
 
 def test_a_silent_endpoint_gets_signs_of_life_on_every_wire() -> None:
@@ -402,6 +432,39 @@ def test_the_login_of_a_client_is_forwarded_only_where_the_route_says_so() -> No
                 send(gateway, "POST", "/v1/messages", CHAT, **{"x-api-key": "theirs"})
             keys = [received.headers["authorization"] for received in upstream.received]
             assert keys == ["Bearer theirs" if forward else "Bearer ours"] * 2
+
+
+@contextmanager
+def passing(upstream: Upstream, **limits: Any) -> Iterator[RunningGateway]:
+    """A gateway that passes everything on, with limits of its endpoint."""
+    rows = {"only": EndpointSettings(url="http://there.invalid/v1", **limits)}
+    settings = GatewaySettings(ServerSettings(port=0), rows, [RouteSettings(to="only", profile="passthrough")])
+    with gateway_to(upstream.endpoint(), settings) as gateway:
+        yield gateway
+
+
+def test_the_limits_of_an_endpoint_count_for_requests_that_are_passed_on() -> None:
+    body = {**CHAT, "stream": True}
+    script = [Fault("slow", 400), "One.", "Two."]
+    with Upstream(script) as upstream, passing(upstream, max_concurrent=1) as gateway, ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(send, gateway, "POST", "/v1/chat/completions", body) for _ in range(2)]
+        assert upstream.wait_for_request()
+        assert not upstream.wait_for_request(0.3), "the second request waits for the end of the first"
+        for _ in range(20):
+            upstream.go_on()
+        assert upstream.wait_for_request()
+        assert [each.result()[0] for each in asked] == [200, 200]
+
+
+@pytest.mark.parametrize(("fault", "status"), [("slow", b"200"), ("slow_head", b"504")])
+def test_an_answer_that_is_passed_on_ends_at_the_limit_of_its_endpoint(fault: Any, status: bytes) -> None:
+    with Upstream([Fault(fault, 40), "One."]) as upstream, passing(upstream, total_timeout=0.5) as gateway:
+        head, chunks, rest = stream_with(gateway, "/v1/chat/completions")
+        assert head.startswith(b"HTTP/1.1 " + status)
+        assert chunks == b"", "there is no last chunk"
+        assert (b"within 0.5 s" in rest) == (status == b"504")
+        assert upstream.wait_for_hangup()
+        assert gateway.reports[0]["failure"].startswith("timed_out")
 
 
 def test_a_large_set_of_tools_is_searched_without_the_client() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from dragoman.client import DetectedServer, ListedModel
 from dragoman.errors import ConfigError, UnknownModel
+from dragoman.server.process import open_gateway
 from dragoman.server.router import Router, find_endpoint, find_servers
 from dragoman.server.settings import (
     EndpointSettings,
@@ -19,7 +20,8 @@ from dragoman.server.settings import (
     parse_settings,
     read_settings,
 )
-from dragoman.types import Failure, Image, Message, Request, Text
+from dragoman.testing import Upstream
+from dragoman.types import Failure, Image, Message, Reply, Request, Text
 
 FILE = """
 [endpoints.big]
@@ -231,3 +233,32 @@ def test_the_hint_for_an_unknown_setting_is_about_that_setting() -> None:
     with pytest.raises(ConfigError, match="unknown field `ky_env`") as caught:
         parse_settings(text)
     assert "key_env" in caught.value.next_step, caught.value.next_step
+
+
+# ---- proxies ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["environment", "setting", "none"])
+def test_a_gateway_uses_the_proxy_of_its_environment_or_of_its_settings(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = parse_settings(FILE)
+    with Upstream(["Through the proxy."]) as proxy:
+        place = proxy.url.removesuffix("/v1")
+        monkeypatch.setenv("HTTP_PROXY", place if how != "setting" else "http://another.invalid")
+
+        async def ask() -> Reply:
+            chosen = {"environment": "env", "setting": place, "none": "none"}[how]
+            gateway, transport = await open_gateway(settings, proxy=chosen)
+            client = gateway.router.targets["big"].client_for("big-70b")
+            try:
+                return await client.ask(Request("", [Message.user("hi")]))
+            finally:
+                await transport.close()
+
+        reply = asyncio.run(ask())
+        targets = [received.target for received in proxy.received]
+    if how == "none":
+        assert (reply.failure is not None, targets) == (True, [])
+    else:
+        assert (reply.text, targets) == ("Through the proxy.", ["http://big.invalid/v1/chat/completions"])

@@ -7,6 +7,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 import msgspec
+from tests.formats import work
 
 from dragoman.client.client import Client
 from dragoman.events import (
@@ -64,6 +65,20 @@ def open_translator() -> ReplyTranslator:
     mode = choose_tool_mode(find_endpoint(ROW, "m"), Toolset([LOOK]), "native", trust="compat")
     messages = [Message.user("Look at Oslo.")]
     return ReplyTranslator(compose(messages, mode), ConversationContext(messages, mode.tools))
+
+
+def test_the_work_for_calls_of_unknown_tools_grows_with_their_number() -> None:
+    def translate(number: int) -> None:
+        events: list[Event] = [ReplyStarted("m", "r")]
+        for place in range(number):
+            name, id = f"unknown{place}", f"c{place}"
+            events += [CallStarted(place, name, id), CallEnded(place, ToolCall(id, name, {}, True, False))]
+        _, verdict = open_translator().translate([*events, ReplyEnded("tool_calls")])
+        assert len(verdict.calls) == number
+
+    translate(10)
+    small, large = (sum(work.work_of_call(lambda n=n: translate(n))) for n in (200, 800))  # type: ignore[misc]
+    assert large < 5 * small
 
 
 def test_text_beside_a_native_call_arrives_once_whole_and_in_pieces() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError
 from dragoman.types import Fault, File, Image, InvalidCall, Message, Text, Thinking, ToolCall, ToolResult
-from dragoman.wire.aliases import PLAIN_NAMES, Identifier, IdRule, Namer, NameRule
+from dragoman.wire.aliases import PLAIN_NAMES, Identifier, IdRule, Namer, NameRule, shorten
 from dragoman.wire.history import History, HistoryRules, arrange
 from dragoman.wire.quirks import Quirks
 
@@ -272,6 +272,20 @@ def test_ids_always_fit_and_are_unique(given_ids: list[str]) -> None:
     assert len(set(written)) == len(written)
     assert all(len(id) == 9 and id.isalnum() and id.isascii() for id in written)
     assert [identifier.back[id] for id in written] == given_ids
+
+
+def test_a_new_id_costs_the_same_however_many_calls_have_the_same_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of a gateway could otherwise keep it busy for minutes with one small request."""
+    made: list[str] = []
+
+    def count(text: str, length: int) -> str:
+        made.append(text)
+        return shorten(text, length)
+
+    monkeypatch.setattr("dragoman.wire.aliases.shorten", count)
+    identifier = Identifier(IdRule(r"[a-zA-Z0-9]{9}", 9))
+    assert len({identifier.identify("same") for _ in range(300)}) == 300
+    assert len(made) <= 300
 
 
 # ---- the law ---------------------------------------------------------------------------------------------------------

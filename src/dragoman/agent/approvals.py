@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.protocol import Approved, AskApproval, Denied, Planned, Postponed, Stale
-from dragoman.agent.records import canonical, decode, encode, hide_noted, is_cancellation
+from dragoman.agent.records import canonical, decode, encode, hide_noted, is_cancellation, is_kept
 from dragoman.agent.redaction import redact_arguments
 from dragoman.agent.resume import read_header
 from dragoman.args import load
@@ -160,6 +160,7 @@ def digest_rules(rules: Rules) -> str:
 # The answer of an approver. No answer, an exception and a value of another type count as a denial.
 
 
+_FORM = "the reason, the rule and the name are texts, and the arguments are JSON"
 Report = Callable[[str, BaseException], None]
 """Reports an exception of the developer's code: what raised it, and the exception."""
 
@@ -182,14 +183,19 @@ async def ask_approver(
     except Exception as problem:
         report("the approver", problem)
         return Approval(False, f"asking for approval failed ({type(problem).__name__})", by="default")
-    if isinstance(given, Approval):
-        return given
     if given is True:
         return Approval(True)
     if given is False or isinstance(given, str):
         return Approval(False, given or "")
-    words = f"the approver returned {type(given).__name__}, which is not an answer"
-    report("the approver", TypeError(f"{words}: return True, False, a reason or an Approval"))
+    if not isinstance(given, Approval):
+        words = f"the approver returned {type(given).__name__}, which is not an answer"
+        hint = "return True, False, a reason or an Approval"
+    elif is_kept(given):
+        return given
+    else:
+        words = "the approver returned an Approval with a field of another type, which is not an answer"
+        hint = _FORM
+    report("the approver", TypeError(f"{words}: {hint}"))
     return Approval(False, words, by="default")
 
 
@@ -333,6 +339,9 @@ async def answer_request(
                 f"{pending.id} has expired", hint="resume the run with --resume: it asks again if it still needs to"
             )
         given = replace(approval, by=by or approval.by, request=request.id, digest=request.digest, at=now)
+        if not is_kept(given):
+            # Nobody could read it again, and the run could not continue.
+            raise ApprovalRefused("a field of the answer has another type", hint=_FORM)
         await journal.append(pending.run_id, [Entry("answered", encode(given), pending.call.id)], token=token)
     finally:
         await journal.release(pending.run_id, token=token)

@@ -148,6 +148,7 @@ _MOST_OPERANDS = 1000
 _GRACE = 1.0
 """Seconds that a cancelled tool has for its cleanup."""
 _TIMED_OUT = "The tool did not answer within {seconds:g} seconds and was stopped."
+_NO_THREAD = "Not run: the tool could not be started ({why})."
 
 
 class CallOutcome(Struct, frozen=True):
@@ -166,7 +167,10 @@ async def run_call(
     loop = asyncio.get_running_loop()
     # The work sets it: the callback that `asyncio.wait` adds would run one iteration of the event loop later.
     ended: asyncio.Future[None] = loop.create_future()
-    work = _start(bound, call, ended, max_output)
+    try:
+        work = _start(bound, call, ended, max_output)
+    except RuntimeError as problem:  # The system allows no further thread.
+        return CallOutcome(to_answer(Error(_NO_THREAD.format(why=problem)), call, bound.tool))
     timer = loop.call_later(max(0.0, seconds), _set, ended)
     try:
         await ended
@@ -447,7 +451,12 @@ class Calls:
             # Tools call this from threads; listeners are called only on the event loop.
             event = ToolProgressed(call.id, call.name, str(message), fraction)
             if not loop.is_closed():
-                loop.call_soon_threadsafe(driver.emit, event)
+                loop.call_soon_threadsafe(show, event)
+
+        def show(event: ToolProgressed) -> None:
+            # A thread that was abandoned may go on after the end of its call, and of the run.
+            if call.id in driver.machine.running:
+                driver.emit(event)
 
         def decide(arguments: JsonObject) -> Decision:
             other = replace(call, arguments=arguments)

@@ -277,6 +277,34 @@ class Compaction(Struct, frozen=True):
     """
 
 
+def check_compaction(made: Any, before: Sequence[Message]) -> Compaction:
+    """Return what a compactor made. Raises TypeError or ValueError if it cannot replace the conversation `before`."""
+    if not isinstance(made, Compaction):
+        raise TypeError(f"it returned {type(made).__name__}, not a Compaction")
+    lists: tuple[tuple[str, Any, type], ...] = (("messages", made.messages, Message), ("losses", made.losses, str))
+    for name, values, kind in lists:
+        if not (isinstance(values, list | tuple) and all(isinstance(each, kind) for each in values)):
+            raise TypeError(f"it returned {name} that are not {kind.__name__} values")
+    separated = _find_unpaired(made.messages) - _find_unpaired(before)
+    if separated:
+        raise ValueError(f"it separated calls from their results: {', '.join(sorted(separated))}"[:300])
+    return made
+
+
+def _find_unpaired(messages: Sequence[Message]) -> set[str]:
+    """Return the ids of calls without a result and of results without a call before them."""
+    waiting: set[str] = set()
+    unpaired: set[str] = set()
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall | InvalidCall):
+                waiting.add(part.id)
+            elif isinstance(part, ToolResult):
+                unpaired |= {part.call_id} - waiting
+                waiting.discard(part.call_id)
+    return unpaired | waiting
+
+
 class Compactor(Protocol):
     """Makes a conversation fit a context budget, synchronously or as a coroutine (for example to request a summary)."""
 

@@ -19,7 +19,7 @@ from dragoman.agent import protocol as do
 from dragoman.agent.approvals import ApprovalRequest, Approver, Broker
 from dragoman.agent.audit import Auditor
 from dragoman.agent.calls import Calls
-from dragoman.agent.context import Compaction, Compactor, TrimOldResults
+from dragoman.agent.context import Compactor, TrimOldResults, check_compaction
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, Noticed, RunEnded, RunEvent
 from dragoman.agent.hooks import (
     Deny,
@@ -258,6 +258,11 @@ class Driver:
     def steer(self, message: Message) -> None:
         """Add a message to the conversation. The model receives it with the next request."""
         self._steering.append(message)
+
+    def take_steering(self) -> list[Message]:
+        """Return the messages that the machine has not received."""
+        left, self._steering = list(self._steering), deque()
+        return left
 
     def cancel(self, reason: str = "") -> None:
         """End the run now. The outcome of its result is `cancelled`."""
@@ -637,8 +642,7 @@ class Driver:
             if inspect.isawaitable(made):
                 async with asyncio.timeout(self.left()):
                     made = await made
-            if not isinstance(made, Compaction):
-                raise TypeError(f"it returned {type(made).__name__}, not a Compaction")
+            made = check_compaction(made, command.messages)
         except Exception as problem:  # The developer's code failed; trimming needs no other code.
             self.report_bug("the compactor", problem)
             self.note("compactor_failed", f"{type(problem).__name__}: {problem}")

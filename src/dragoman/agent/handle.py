@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Generic, get_args
 
-from dragoman.agent.events import RunEvent
-from dragoman.agent.result import AnswerT, Limits, RunResult, check_result
+from dragoman.agent.events import RunEvent, ToolProgressed
+from dragoman.agent.result import UNHEARD, AnswerT, Limits, Problem, RunResult, check_result
 from dragoman.client import portal
 from dragoman.errors import ConfigError, did_you_mean
 from dragoman.events import TextDelta
@@ -106,6 +106,8 @@ def begin_conversation(system: str | None, before: Iterable[Message], task: Iter
 Opening = Callable[["Run[Any]"], Awaitable[tuple["Driver", list[Any], frozenset[str]]]]
 _AHEAD = 256
 """The number of events that may wait for a slow reader before the model has to wait."""
+_RECENT = 64
+"""How many of the last events are searched for an earlier progress of the same call."""
 
 
 class Run(Generic[AnswerT]):
@@ -164,6 +166,7 @@ class Run(Generic[AnswerT]):
             # Without cycles of references, the memory of a run is free at once, and no garbage collection is due.
             driver.close()
             self._driver = None
+            _note_unheard(self._result, driver.take_steering())
         return goes_on
 
     async def _begin(self) -> Driver:
@@ -190,12 +193,17 @@ class Run(Generic[AnswerT]):
     # ---- control -----------------------------------------------------------------------------------------------------
 
     def steer(self, words: Any) -> None:
-        """Add a user message during the run. The model receives it with the next request."""
-        if self._driver is None:
+        """Add a user message during the run. The model receives it with the next request.
+
+        A message after the last request is in the problems of the result, as `unheard`.
+        """
+        if self._result is not None:
+            _note_unheard(self._result, read_task(words))
+        elif self._driver is None:
             self._words.append(words)
-            return
-        for message in read_task(words):
-            self._driver.steer(message)
+        else:
+            for message in read_task(words):
+                self._driver.steer(message)
 
     def cancel(self, reason: str = "") -> None:
         """End the run now. Every call gets a result, and the outcome is `cancelled`.
@@ -232,8 +240,21 @@ class Run(Generic[AnswerT]):
         return [self._take] if self._is_followed else []
 
     def _take(self, run_id: str, event: RunEvent) -> None:
-        self._events.append(event)
+        if type(event) is not ToolProgressed or not self._replace_progress(event):
+            self._events.append(event)
         self._news.set()
+
+    def _replace_progress(self, event: ToolProgressed) -> bool:
+        """Put a progress in the place of the one before it, if the reader is far behind: a tool does not wait."""
+        events = self._events
+        if len(events) <= _AHEAD:
+            return False
+        for place in range(-1, -_RECENT - 1, -1):
+            waiting = events[place]
+            if type(waiting) is ToolProgressed and waiting.call_id == event.call_id:
+                events[place] = event
+                return True
+        return False
 
     async def wait_for_room(self) -> None:
         """Wait while the reader of the events is far behind."""
@@ -286,6 +307,11 @@ class Run(Generic[AnswerT]):
     def put(self, event: Any) -> None:
         """Add an item to the events that the reader of this run gets."""
         self._take(self.run_id, event)
+
+
+def _note_unheard(result: RunResult[Any], messages: Iterable[Message]) -> None:
+    """Add messages that came after the end of the machine to the problems of a result."""
+    result.problems.extend(Problem("unheard", UNHEARD.format(text=each.text[:200]), result.turns) for each in messages)
 
 
 class TextStream:

@@ -19,17 +19,18 @@ from __future__ import annotations
 import asyncio
 import difflib
 import inspect
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
+import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
+from dragoman.agent.records import decode, encode, is_kept
 from dragoman.errors import ConfigError
 from dragoman.tools import Retry
-from dragoman.types import Reply, Request, ToolCall
+from dragoman.types import Message, Reply, Request, Tool, ToolCall
 
-_Subject = TypeVar("_Subject")
 NAMES = ("before_model", "after_model", "before_tool", "after_tool", "after_answer")
 _SIMILAR = 0.75
 """`before_tool_call` resembles `before_tool`; `before_run` does not."""
@@ -40,11 +41,22 @@ class Deny(Struct, frozen=True):
 
     reason: str = ""
 
+    def __post_init__(self) -> None:
+        force_setattr(self, "reason", _as_text(self.reason))
+
 
 class Stop(Struct, frozen=True):
     """End the run now."""
 
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "reason", _as_text(self.reason))
+
+
+def _as_text(reason: object) -> str:
+    """Return a reason as text: hooks often have an exception, or nothing."""
+    return "" if reason is None else str(reason)
 
 
 class Validator:
@@ -151,23 +163,36 @@ class Hooks:
 # ---- the return values of hooks -------------------------------------------------------------------------------------
 
 
-def _takes_only(kind: type[_Subject], method: str) -> Callable[[_Subject, Any], _Subject]:
-    def change(before: _Subject, given: Any) -> _Subject:
-        if not isinstance(given, kind):
-            raise TypeError(f"{method} must return a {kind.__name__}, Stop or None, not {type(given).__name__}")
-        return given
+def change_request(before: Request, given: Any) -> Request:
+    if not isinstance(given, Request):
+        raise TypeError(f"before_model must return a Request, Stop or None, not {type(given).__name__}")
+    lists: tuple[tuple[str, Any, type], ...] = (("messages", given.messages, Message), ("tools", given.tools, Tool))
+    for name, values, kind in lists:
+        if not (isinstance(values, list | tuple) and all(isinstance(each, kind) for each in values)):
+            raise TypeError(f"before_model returned a request whose {name} are not {kind.__name__} values")
+    options: object = given.options
+    if not isinstance(options, Mapping):
+        raise TypeError("before_model returned a request whose options are not a mapping")
+    return given
 
-    return change
 
-
-change_request = _takes_only(Request, "before_model")
-change_reply = _takes_only(Reply, "after_model")
+def change_reply(before: Reply, given: Any) -> Reply:
+    if not isinstance(given, Reply):
+        raise TypeError(f"after_model must return a Reply, Stop or None, not {type(given).__name__}")
+    try:
+        # The journal has to read it again.
+        decode(encode(given), Reply)
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as problem:
+        raise TypeError(f"after_model returned a reply that is none: {problem}") from problem
+    return given
 
 
 def change_call(call: ToolCall, given: Any) -> ToolCall:
     arguments = given.arguments if isinstance(given, ToolCall) else given
     if not isinstance(arguments, dict):
         raise TypeError(f"before_tool must return arguments, Deny, Stop or None, not {type(given).__name__}")
+    if not is_kept(arguments):
+        raise TypeError("before_tool returned arguments that are not JSON")
     return replace(call, arguments=arguments)
 
 

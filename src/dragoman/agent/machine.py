@@ -93,7 +93,7 @@ from dragoman.agent.protocol import (
 )
 from dragoman.agent.replies import is_empty, judge_failure, only_refused, read_answer, unwrap_answer, write_answer
 from dragoman.agent.requests import RequestBuilder
-from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spending, add_cost, end
+from dragoman.agent.result import UNHEARD, Outcome, OutcomeKind, Problem, RunResult, Spending, add_cost, end
 from dragoman.agent.turn import CallNews, CallTurn, MistakeBudget, PermissionState
 from dragoman.agent.watch import Watch, is_starved
 from dragoman.extraction import ConversationContext, Extraction
@@ -765,7 +765,7 @@ class Machine:
 
     def _finish(self, outcome: Outcome, data: Any = None) -> list[Command]:
         for message in self._steering:
-            self.stats.note("unheard", f"the run ended before the model received: {message.text[:200]}")
+            self.stats.note("unheard", UNHEARD.format(text=message.text[:200]))
         closed = self._close_turn()
         model = self._asking.endpoint.model
         self.result = self.stats.conclude(outcome, self._text, data, list(self.messages), self._asks, model)

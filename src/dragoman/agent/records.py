@@ -155,6 +155,15 @@ def decode(body: bytes, kind: Any = Input) -> Any:
         return msgspec.convert(json.loads(body), kind)  # noqa: TID251
 
 
+def is_kept(value: Any) -> bool:
+    """Whether a record keeps a value as it is: JSON has no form for it otherwise, or another one."""
+    try:
+        kept: bool = decode(encode(value), type(value)) == value
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError):
+        return False
+    return kept
+
+
 # The journal stores arguments and texts as they were, also the secrets that were registered with the agent. Another
 # process does not know these secrets. So a body ends with the places where they stand, and a reader for people hides
 # them there.

@@ -112,6 +112,10 @@ class Problem(Struct, frozen=True):
     """The number of the turn, as in the events; 0 before the first request."""
 
 
+UNHEARD = "the run ended before the model received: {text}"
+"""The problem `unheard`: a message of the user that came too late."""
+
+
 class RunResult(Struct, Generic[AnswerT], frozen=True):
     """The result of a run."""
 

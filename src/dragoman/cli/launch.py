@@ -18,6 +18,7 @@ import typer
 
 from dragoman.cli.screen import SIGNAL_BASE, print_line
 from dragoman.cli.serve import KeyEnv, make_settings, with_key
+from dragoman.config import load
 from dragoman.errors import ConfigError, nearest
 from dragoman.server.access import Access
 from dragoman.server.keys import make_key
@@ -85,7 +86,8 @@ async def _run(settings: GatewaySettings, program: str, path: str, arguments: li
     # Only this program knows the key, so no other one on the machine uses the endpoint through the gateway.
     # Claude Code asks once whether it may use a key, and remembers the last 20 characters.
     key = f"{make_key()}-for-dragoman-launch"
-    gateway, transport = await open_gateway(settings, access=Access.for_one(key, settings.gateway))
+    proxy = load(environment=os.environ)["proxy"] or "env"
+    gateway, transport = await open_gateway(settings, access=Access.for_one(key, settings.gateway), proxy=proxy)
     try:
         listener = open_socket("127.0.0.1", 0)
         async with GatewayServer(gateway, listener).running():

@@ -279,8 +279,9 @@ async def _serve(
     if sharing is not None:
         facts, store, secret = sharing.share_facts(facts), sharing.store, secret or sharing.secret
     raise_file_limit()
-    access = open_access(settings.gateway, os.environ, load(environment=os.environ).prices(), store)
-    gateway, transport = await open_gateway(settings, facts, access, make, secret)
+    own = load(environment=os.environ)
+    access = open_access(settings.gateway, os.environ, own.prices(), store)
+    gateway, transport = await open_gateway(settings, facts, access, make, secret, own["proxy"] or "env")
     try:
         listener = listener or open_socket(settings.gateway.host, settings.gateway.port)
         server = GatewayServer(gateway, listener)
@@ -370,7 +371,8 @@ def describe_target(target: Any) -> dict[str, Any]:
 
 async def _check(settings: GatewaySettings, *, json: bool) -> int:
     """Open every endpoint of the settings, and show where each route goes. No request costs tokens."""
-    gateway, transport = await open_gateway(settings, shared_facts(os.environ))
+    proxy = load(environment=os.environ)["proxy"] or "env"
+    gateway, transport = await open_gateway(settings, shared_facts(os.environ), proxy=proxy)
     await transport.close()
     router = gateway.router
     problems = [

@@ -25,7 +25,6 @@ from dragoman.client.retry import (
     NOTICES,
     Breakers,
     ClientEvent,
-    Decision,
     ModelReplaced,
     RequestPrepared,
     RequestRetried,
@@ -265,15 +264,12 @@ class Client(_Asker):
             failure = next((event.failure for event in held if isinstance(event, ReplyFailed)), None)
             if delivered or failure is None:
                 return
-            decision = self._decide(failure, attempt, deadline)
-            if decision.wait is None:
-                _log.info("%s: failed after %d attempts: %s", plan.model, attempt, _describe(failure))
-                yield _explain(held, decision.why)
+            again = self._plan_retry(plan, failure, attempt, deadline)
+            if isinstance(again, str):
+                yield _explain(held, again)
                 return
-            told = _describe(failure)
-            _log.warning("%s: attempt %d failed: %s; the next in %.1f s", plan.model, attempt, told, decision.wait)
-            yield [RequestRetried(attempt, decision.wait, failure, plan.model)]
-            await self._sleep(decision.wait)
+            yield [again]
+            await self._sleep(again.wait)
 
     async def fetch(
         self, request: Request, *, deadline: float | None = None
@@ -298,14 +294,11 @@ class Client(_Asker):
             if not failed or _delivers(received):
                 return notices, received
             failure = failed[0]
-            decision = self._decide(failure, attempt, deadline)
-            if decision.wait is None:
-                _log.info("%s: failed after %d attempts: %s", plan.model, attempt, _describe(failure))
-                return notices, _explain(received, decision.why)
-            told = _describe(failure)
-            _log.warning("%s: attempt %d failed: %s; the next in %.1f s", plan.model, attempt, told, decision.wait)
-            notices.append(RequestRetried(attempt, decision.wait, failure, plan.model))
-            await self._sleep(decision.wait)
+            again = self._plan_retry(plan, failure, attempt, deadline)
+            if isinstance(again, str):
+                return notices, _explain(received, again)
+            notices.append(again)
+            await self._sleep(again.wait)
 
     async def send_raw(self, request: HttpRequest) -> HttpResponse:
         """Send a request to the endpoint with its key, unchanged otherwise. The caller reads and closes the answer.
@@ -391,9 +384,16 @@ class Client(_Asker):
         attempt.limiter = self._limiter
         return attempt
 
-    def _decide(self, failure: Failure, attempt: int, deadline: float | None) -> Decision:
+    def _plan_retry(self, plan: Plan, failure: Failure, attempt: int, deadline: float | None) -> RequestRetried | str:
+        """Return the notice of the next attempt, or why there is none. The reason may be empty."""
         now, draw = self._clock(), self._random()
-        return decide(self.retries, failure, attempt, delivered=False, now=now, deadline=deadline, draw=draw)
+        decision = decide(self.retries, failure, attempt, delivered=False, now=now, deadline=deadline, draw=draw)
+        told = _describe(failure)
+        if decision.wait is None:
+            _log.info("%s: failed after %d attempts: %s", plan.model, attempt, told)
+            return decision.why
+        _log.warning("%s: attempt %d failed: %s; the next in %.1f s", plan.model, attempt, told, decision.wait)
+        return RequestRetried(attempt, decision.wait, failure, plan.model)
 
 
 _FRAME = frozenset({ReplyStarted, UsageReported, ReplyFailed, ReplyEnded})

@@ -207,7 +207,8 @@ class AnswerReader(Struct, eq=False):
                 piece = await self.pull()
                 if piece is None:
                     break
-                head += piece
+                # Any number of blanks may come before the content. The last two bytes may begin a byte order mark.
+                head = head[-2:] + piece
         except TransportFault as fault:
             return fail_reply(from_fault(fault))
         if self.whole or (head.lstrip(_BLANKS)[:1] in (b"{", b"<") and not ROWS[self.codec.name].streams_objects):

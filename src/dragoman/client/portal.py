@@ -189,7 +189,9 @@ class _Job(Generic[T]):
         """Cancel the work and wait until it has cleaned up."""
         if not self._done.is_set() and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._cancel)
-            _wait_for(self._done)
+            # The garbage collector may end an iterator in any thread, also in the one that has to clean up.
+            if asyncio._get_running_loop() is not self._loop:
+                _wait_for(self._done)
 
     def _start(self) -> None:
         if self._cancelled:

@@ -49,7 +49,8 @@ def plan_repair(
     what the client would receive.
     """
     tools = composed.chosen_mode.tools
-    faults = [explain_invalid(call, tools) for call in found.invalid if all(call is not bad for bad, _ in unfit)]
+    passed = {id(bad) for bad, _ in unfit}
+    faults = [explain_invalid(call, tools) for call in found.invalid if id(call) not in passed]
     calls = [call for _, call in unfit]
     if unfit:
         # The model sees its calls, each with its result.

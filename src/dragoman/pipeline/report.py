@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dragoman.types import Failure, InvalidCall, Reply, ToolCall, Usage
 
 if TYPE_CHECKING:
     from dragoman.extraction import Extraction
+
+
+_LONGEST_TEXT = 500
+_MOST_ENTRIES = 100
+"""What a report that is kept may have: clients and models choose the names in it."""
 
 
 class FoundCall(Struct, frozen=True, omit_defaults=True):
@@ -116,6 +122,16 @@ class Report(Struct, omit_defaults=True):
         """Note why the exchange failed."""
         self.failure = f"{failure.kind}: {failure.message}" if failure.message else failure.kind
 
+    def limit(self) -> None:
+        """Cut long texts and lists. What is left out of a list is counted in a note."""
+        left_out: list[str] = []
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, list) and len(value) > _MOST_ENTRIES:
+                left_out.append(f"{len(value) - _MOST_ENTRIES} more {name} are left out")
+            setattr(self, name, _limit(value))
+        self.notes += left_out
+
     @property
     def is_repaired(self) -> bool:
         """Whether the client received something else than the endpoint sent."""
@@ -152,6 +168,17 @@ class Report(Struct, omit_defaults=True):
         if self.failure:
             said.append(f"failed: {self.failure}")
         return "; ".join(said)
+
+
+def _limit(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}..."
+    if isinstance(value, list | tuple):
+        kept = [_limit(each) for each in value[:_MOST_ENTRIES]]
+        return kept if isinstance(value, list) else tuple(kept)
+    if isinstance(value, FoundCall | HeldCall):
+        return replace(value, **{name: _limit(getattr(value, name)) for name in value.__struct_fields__})
+    return value
 
 
 def _describe(call: FoundCall) -> str:

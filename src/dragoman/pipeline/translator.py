@@ -348,13 +348,18 @@ class ReplyTranslator:
             paired = _pair(self._native, found.calls)
             if paired is not None:
                 return list(found.calls), paired, []
-        known = [end.call for end in self._native if isinstance(end, CallEnded)]
+        # By two keys, of which the first call counts: a reply may have thousands of calls.
+        known: dict[object, ToolCall] = {}
+        for end in self._native:
+            if isinstance(end, CallEnded):
+                known.setdefault(end.call.id, end.call)
+                known.setdefault((end.call.raw, end.call.name), end.call)
         calls = list(found.calls)
         notes: list[str] = []
         broken: list[InvalidCall] = []
         for invalid in found.invalid:
             # The client checks arguments and names itself, and tells the model what is wrong with them.
-            received = next((one for one in known if _is_same(one, invalid)), None)
+            received = known.get(invalid.id) or known.get((invalid.raw, invalid.name))
             if invalid.kind in ("bad_arguments", "unknown_tool") and received is not None and received.complete:
                 calls.append(received)
                 if self._is_useless(invalid, received):
@@ -362,7 +367,8 @@ class ReplyTranslator:
             elif invalid.kind == "truncated" or _is_native(invalid):
                 broken.append(invalid)
         calls, left_out = self._obey(calls)
-        self._unfit = [each for each in self._unfit if each[1] in calls]
+        kept = set(map(id, calls))
+        self._unfit = [each for each in self._unfit if id(each[1]) in kept]
         notes += left_out
         ends: list[Event] = []
         natives = {end.call.id: end for end in self._native if isinstance(end, CallEnded)}
@@ -435,10 +441,6 @@ def _cut_out(text: str, raw: str) -> str:
     if start < 0 or text[end : end + 1].strip():
         return text
     return text[:start] + text[end:]
-
-
-def _is_same(call: ToolCall, other: InvalidCall) -> bool:
-    return call.id == other.id or (call.raw == other.raw and call.name == other.name)
 
 
 def _break(call: InvalidCall, index: int | None) -> CallBroken:

@@ -7,7 +7,7 @@ alive, and the protocol says when the client disconnects.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 import msgspec
@@ -79,9 +79,11 @@ class HttpCall:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: str = scope.get("query_string", b"").decode("latin-1")
-        self.headers: dict[str, str] = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
+        given = scope["headers"]
+        self.headers: dict[str, str] = {name.decode("latin-1"): value.decode("latin-1") for name, value in given}
+        """The values of a header that is repeated are joined."""
+        if len(self.headers) != len(given):
+            self.headers = _join_repeated(given)
         self._receive, self._send = receive, send
         self.has_begun = False
         self.status = 0
@@ -192,6 +194,14 @@ class HttpCall:
     async def _wait_for_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+def _join_repeated(given: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    joined: dict[str, str] = {}
+    for name, value in given:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        joined[key] = f"{joined[key]}, {text}" if key in joined else text
+    return joined
 
 
 def _encode_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

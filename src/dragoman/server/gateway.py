@@ -151,9 +151,7 @@ class Gateway:
             failure = unknown if isinstance(error, UnknownModel) else Failure("server_error", str(error), 500)
             await answer_failure(call, _codec_of(call.path), failure)
         except TransportFault as fault:
-            # The bytes of an endpoint were passed on, and it failed. The answer to the client ends without its last
-            # chunk, like the one of the endpoint.
-            log.warning("%s %s was cut off: %s", call.method, escape_message(call.path), escape_message(fault.message))
+            await _end_passed(call, fault)
         except asyncio.CancelledError:
             # Only the end of the process cancels a request.
             log.warning("%s %s was cut off: the gateway ends", call.method, escape_message(call.path))
@@ -478,6 +476,16 @@ def _blame(call: HttpCall, error: Exception) -> Failure:
         return Failure("overloaded", f"the gateway has no room: {error.strerror}", 503, "pool")
     log.exception("an error of the gateway itself, in %s %s", call.method, escape_message(call.path))
     return Failure("server_error", "an error of the gateway itself; its log has the details", 500)
+
+
+async def _end_passed(call: HttpCall, fault: TransportFault) -> None:
+    """The bytes of an endpoint are passed on, and it failed.
+
+    An answer that has begun ends without its last chunk, like the one of the endpoint.
+    """
+    log.warning("%s %s was cut off: %s", call.method, escape_message(call.path), escape_message(fault.message))
+    if not call.has_begun:
+        await answer_failure(call, _codec_of(call.path), Failure(fault.kind, fault.message, 504, fault.code))
 
 
 async def _cut_off(call: HttpCall) -> None:

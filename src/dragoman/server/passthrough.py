@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from dragoman.client.client import Client
+from dragoman.client.rate_limit import Slot
 from dragoman.client.transport import HttpRequest, HttpResponse, TransportFault
 from dragoman.pipeline.report import Report
 from dragoman.pipeline.writers import EXCHANGE_HEADER
@@ -24,6 +27,7 @@ _SENT = ("content-type", "accept", "anthropic-version", "anthropic-beta", "opena
 _RETURNED = ("content-type", "retry-after", "content-disposition")
 _version = re.compile(r"/v1(?:beta|alpha)?(?=/)").match
 _ends_with_version = re.compile(r"/v1(?:beta|alpha)?\Z").search
+_is_object = re.compile(rb"[ \t\r\n]*\{").match
 _FIRST_ERROR = 400
 _MOST_OF_AN_ERROR = 1 << 20
 _SAME = {"openai_chat": ("openai_chat", "openai_responses"), "openai_responses": ("openai_responses", "openai_chat")}
@@ -40,16 +44,29 @@ async def pass_through(call: HttpCall, body: bytes, wire: str, router: Router) -
 
 
 async def _copy(call: HttpCall, body: bytes, target: Target, client: Client) -> None:
-    response = await _send(call, body, target, client)
-    if response is None:
-        return
+    async with _within_limits(target, body):
+        response = await _send(call, body, target, client)
+        if response is None:
+            return
+        try:
+            await _begin(call, response, {})
+            async for piece in _pieces_of(response, client):
+                await call.send(piece)
+            await call.send(b"", more=False)
+        finally:
+            await response.close()
+
+
+@asynccontextmanager
+async def _within_limits(target: Target, body: bytes) -> AsyncIterator[Slot | None]:
+    """Wait until an endpoint may get a request, and limit the time of its answer."""
+    seconds = target.settings.total_timeout
     try:
-        await _begin(call, response, {})
-        async for piece in _pieces_of(response, client):
-            await call.send(piece)
-        await call.send(b"", more=False)
-    finally:
-        await response.close()
+        async with asyncio.timeout(seconds), target.slot(len(body)) as slot:
+            yield slot
+    except TimeoutError:
+        message = f"the endpoint did not end its answer within {seconds:g} s"
+        raise TransportFault("timed_out", message, code="deadline") from None
 
 
 def find_target(wire: str, router: Router, model: str) -> Target | None:
@@ -65,7 +82,7 @@ def _read_model(path: str, body: bytes) -> str:
     found = find_gemini(path)
     if found is not None:
         return found["model"]
-    given = parse(body) if body[:1] == b"{" else None
+    given = parse(body) if _is_object(body) else None
     model = given.get("model") if isinstance(given, dict) else None
     return model if isinstance(model, str) else ""
 
@@ -87,15 +104,18 @@ async def relay(call: HttpCall, body: bytes, codec: Codec, chosen: Chosen, repor
     target.started()
     failure: Failure | None = None
     try:
-        response = await _send(call, body, target, client)
-        if response is None:
-            report.failure = "the endpoint did not answer"
-            return
-        try:
-            await _begin(call, response, {EXCHANGE_HEADER: report.id})
-            await _observe(call, response, codec, report, client)
-        finally:
-            await response.close()
+        async with _within_limits(target, body) as slot:
+            response = await _send(call, body, target, client)
+            if response is None:
+                report.failure = "the endpoint did not answer"
+                return
+            try:
+                await _begin(call, response, {EXCHANGE_HEADER: report.id})
+                await _observe(call, response, codec, report, client)
+            finally:
+                await response.close()
+            if slot is not None:
+                slot.report(report.usage.input_tokens + report.usage.output_tokens)
     except TransportFault as fault:
         failure = Failure(fault.kind, fault.message, code=fault.code)
         report.fail(failure)

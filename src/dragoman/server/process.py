@@ -102,10 +102,12 @@ async def open_gateway(
     access: Access | None = None,
     make: MakeGateway | None = None,
     secret: bytes | None = None,
+    proxy: str = "env",
 ) -> tuple[Gateway, HttpTransport]:
     """Detect the servers, and return the application. The caller closes the transport. `make` makes the application.
 
-    Without `make`, `secret` is that of the boundaries of results, which several processes share.
+    Without `make`, `secret` is that of the boundaries of results, which several processes share. `proxy` is that of the
+    transport.
     """
     own = settings.gateway
     limits = Limits(
@@ -113,7 +115,7 @@ async def open_gateway(
         wire_bytes=own.most_of_a_reply,
         connections=count_connections(own.most_connections),
     )
-    transport = HttpTransport(limits=limits)
+    transport = HttpTransport(limits=limits, proxy=proxy)
     try:
         servers = await find_servers(settings, transport)
         router = Router(settings, servers=servers, transport=transport, facts=facts)

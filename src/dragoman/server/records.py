@@ -50,7 +50,7 @@ class Records:
             self._reports.popitem(last=False)
 
     def close(self, report: Report) -> None:
-        """Count an exchange that has ended."""
+        """Count an exchange that has ended, and limit its report, which is kept."""
         self.running -= 1
         end = "failed" if report.failure else report.stop or "cancelled"
         counts, wire, usage = self._counts, ("wire", report.wire), report.usage
@@ -68,6 +68,7 @@ class Records:
         counts[_INPUT] += usage.input_tokens
         counts[_OUTPUT] += usage.output_tokens
         counts[_CACHED] += usage.cached_tokens
+        report.limit()
 
     def _add(self, name: str, amount: float, **labels: str) -> None:
         # Counter counts integers by its type, and any number in fact.

@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from fnmatch import translate
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from dragoman.characters import escape_message
 from dragoman.client import DetectedServer, TokenCount, acount_tokens, adetect
 from dragoman.client.client import Client, shared_transport
 from dragoman.client.models import choose_model, find_model
-from dragoman.client.rate_limit import RateLimiter
+from dragoman.client.rate_limit import RateLimiter, Slot
 from dragoman.client.retry import Breakers, Retries
 from dragoman.client.transport import Timeouts, Transport
 from dragoman.errors import ConfigError, DragomanError, UnknownModel
@@ -147,6 +148,10 @@ class Target:
             key=(login if row.forward_login else None) or find_row_key(row),
             transport=self._router.transport,
         )
+
+    def slot(self, size: int) -> AbstractAsyncContextManager[Slot | None]:
+        """Wait until the endpoint may get a request of this many bytes that no client of ours sends."""
+        return nullcontext() if self._limiter is None else self._limiter.slot(size // CHARACTERS_PER_TOKEN)
 
     def accept(self, server: DetectedServer) -> None:
         """Use a server that did not answer when the gateway started."""

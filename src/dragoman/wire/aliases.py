@@ -140,6 +140,8 @@ class Identifier:
         self._fits = _fits(pattern or rule.pattern)
         self._limit = rule.limit
         self._taken: set[str] = set()
+        self._salts: dict[str, int] = {}
+        """The next salt for each text: all before it are taken."""
         self.back: dict[str, str] = {}
         """From the wire's ids to ours."""
 
@@ -163,10 +165,11 @@ class Identifier:
         return call if found == call.id else replace(call, id=found)
 
     def _make(self, ours: str) -> str:
-        salt = 0
+        salt = self._salts.get(ours, 0)
         while True:
             # Nine letters and digits, which every provider accepts.
             word = shorten(f"{ours}\0{salt}" if salt else ours, 9)
-            if word not in self._taken:
-                return word
             salt += 1
+            if word not in self._taken:
+                self._salts[ours] = salt
+                return word

@@ -189,6 +189,8 @@ class Connection(asyncio.Protocol):
         self.key: object = None
         self.used = False
         """Whether it has already transferred a complete answer."""
+        self.opened = False
+        """Whether requests may use it. A tunnel through a proxy needs TLS before."""
         self._limits = limits
         self._on_free = on_free
         self._on_lost = on_lost
@@ -288,10 +290,15 @@ class Connection(asyncio.Protocol):
         self._response = self._parser = None
         assert response is not None
         response.end()
-        if self.lost or not parser.keeps or parser.stray:
+        # A server that answers before it has the whole request may never read the rest of it.
+        is_unsent = self.transport is not None and self.transport.get_write_buffer_size() > 0
+        if self.lost or not parser.keeps or parser.stray or is_unsent:
             self.drop()
             return
         self.resume()
+        if not self.opened:
+            self._deadline = inf
+            return
         self.used = True
         self.watch(self._idle_limit, "kept")
         self._on_free(self)
@@ -481,8 +488,9 @@ async def _tunnel(
     if transport is None:
         raise TransportFault("unreachable", f"the proxy {proxy.host}:{proxy.port} closed the tunnel", code="proxy")
     secured = await connection.loop.start_tls(transport, connection, context, server_hostname=address.host)
-    assert secured is not None
-    connection.transport, connection.used = secured, False
+    if secured is None:
+        raise TransportFault("unreachable", f"the proxy {proxy.host}:{proxy.port} closed the tunnel", code="proxy")
+    connection.transport = secured
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -533,7 +541,10 @@ class Pool:
             raise
         finally:
             self._opening -= 1
-        if not connection.lost:
+        connection.opened = True
+        if connection.lost:
+            self._wake_one()
+        else:
             self._all.add(connection)
         return connection
 

@@ -305,13 +305,14 @@ class ResponseParser:
 
     def _choose_body(self, head: Head) -> None:
         headers = head.headers
+        if self._method == "CONNECT" and 200 <= head.status < 300:
+            # A tunnel stays open whatever the headers say. Many proxies answer with HTTP/1.0.
+            self._state = "done"
+            return
         connection = headers.get("connection", "").lower()
         if "close" in connection or (self._http_10 and "keep-alive" not in connection):
             self.keeps = False
         if head.status in (204, 304) or self._method == "HEAD":
-            self._state = "done"
-            return
-        if self._method == "CONNECT" and 200 <= head.status < 300:
             self._state = "done"
             return
         coding = headers.get("transfer-encoding")
