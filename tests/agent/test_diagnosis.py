@@ -307,6 +307,12 @@ def test_a_run_that_waits_for_its_validator_is_restored_and_can_be_cancelled() -
     assert cut.is_cancelled().ends("cancelled").data is None
 
 
+def test_the_text_of_a_reply_that_ended_with_an_error_is_no_structured_answer() -> None:
+    play = Playbook(answer=answer_tool(Forecast, Toolset([]))).starts("hi").asks()
+    play.replies('{"city": "Paris", "degrees": 21}', stop="error").asks(hearing="ended with an error")
+    play.replies('{"city": "Paris", "degrees": 21}').ends("answered")
+
+
 def test_a_rejected_answer_stays_rejected_when_the_run_is_resumed_without_the_validator() -> None:
     journal = MemoryJournal()
     replies: list[Any] = [call("final_answer", answer=HOT), RuntimeError("the process ends here")]

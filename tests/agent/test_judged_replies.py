@@ -41,6 +41,12 @@ def test_an_answer_that_was_cut_off_is_no_answer() -> None:
     play.replies("Once upon", stop="length").ends("truncated", category="capacity", text="Once upon")
 
 
+def test_a_reply_that_ended_with_an_error_is_no_answer() -> None:
+    play = Playbook(weather, limits=Limits(repairs=1)).starts("hi").asks().replies("I will look.", stop="error")
+    play.asks(hearing="ended with an error").replies("I will", stop="error")
+    play.ends("mistake_limit", "ended with an error of the provider")
+
+
 # ---- refused by the provider -----------------------------------------------------------------------------------------
 
 

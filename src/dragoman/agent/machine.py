@@ -173,6 +173,7 @@ _LAST = "This is your last reply: there is no turn after it, and you would not s
 _FAULTY = "The answer does not fit the form that was asked for: {faults}. Give it again."
 _REJECTED = "The answer was not accepted: {faults}. Please correct it, and answer again."
 _ANSWERED = "Not run: a final answer was given in the same reply."
+_BROKEN_OFF = "Your last reply ended with an error before it was complete. Please make the call again, or answer again."
 _SUMMARISED: frozenset[OutcomeKind] = frozenset({"turn_limit", "looping", "mistake_limit"})
 
 
@@ -483,6 +484,9 @@ class Machine:
             return self._call(calls)
         if reply.stop == "pause":
             return self._next()
+        if reply.stop == "error":
+            # Some providers end a reply so if they cannot read the call of the model. The text before it is no answer.
+            return self._repair(_BROKEN_OFF, "the reply of the model ended with an error of the provider")
         if self.config.answer is not None:
             return self._take_text(found.text, complete=reply.stop != "length")
         if reply.stop == "length":
