@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import sys
 import time
 from collections import Counter
@@ -14,7 +15,7 @@ import msgspec
 import typer
 
 from dragoman.cli.approval_prompt import CommandApprover
-from dragoman.cli.context import AppContext, describe_journal, find_engine
+from dragoman.cli.context import AppContext, find_engine
 from dragoman.cli.options import RunOptions, with_options
 from dragoman.cli.screen import (
     EXIT_CODES,
@@ -158,14 +159,14 @@ def _results_path(tasks: str, output: str | None) -> Path:
 
 
 def _open(engine: str | None, results: Path, settings: dict[str, Any]) -> tuple[Engine, str]:
-    """The engine of a batch, and the journal as `dragoman approvals` takes it."""
+    """The engine of a batch, and the option of `dragoman approvals` that names its journal."""
     if engine is not None:
-        address = find_engine(engine)
-        return open_engine(address, **settings), describe_journal(address)
+        # The address may contain a password.
+        return open_engine(find_engine(engine), **settings), "--engine ADDRESS"
     from dragoman.engine import EmbeddedEngine
 
     journal = results.with_name(f"{results.name}.db")
-    return EmbeddedEngine(journal, **settings), str(journal)
+    return EmbeddedEngine(journal, **settings), f"--journal {shlex.quote(str(journal))}"
 
 
 def _make_agent(context: AppContext) -> Agent[Any]:
@@ -337,7 +338,7 @@ def _report(
     if signal is not None:
         return SIGNAL_BASE + signal
     if summary.without_result.get("waiting"):
-        print_error("runs wait for approval", f"dragoman approvals list --journal {place}, then start the batch again")
+        print_error("runs wait for approval", f"dragoman approvals list {place}, then start the batch again")
         return EXIT_CODES["waiting"]
     return 0 if summary.succeeded == summary.tasks else FATAL
 

@@ -42,7 +42,12 @@ _SESSION = f"-c search_path=dragoman -c idle_in_transaction_session_timeout={IDL
 # A server that fails does not end this process, which would go on without the lost record. So every commit waits for
 # the disk, whatever the server's own setting is.
 _SESSION += " -c synchronous_commit=on"
-_KEEP_ALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 15000}
+KEEP_ALIVE: dict[str, Any] = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15000,
+}
 
 _GIVEN = "(?::bigint, ?::float8, ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea)"
 # Ids of calls are written by models, and a TEXT of Postgres cannot hold every character of them.
@@ -169,7 +174,7 @@ def connect(settings: Settings, *, writing: bool) -> PostgresConnection | None:
         connect_timeout=max(2, int(settings.wait_seconds)),
         application_name="dragoman journal",
         options=_SESSION,
-        **_KEEP_ALIVE,
+        **KEEP_ALIVE,
     )
     try:
         raw.adapters.register_loader("text", _bytes_loader())
