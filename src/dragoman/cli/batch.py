@@ -77,6 +77,7 @@ Exit codes:
 """
 
 app = typer.Typer(name="batch", add_completion=False, rich_markup_mode=None)
+_WORKERS = 10
 _UNFIT = ("session", "resume", "no_journal", "thinking", "attach")
 _OF_THE_COMMAND = ("quiet", "as_json", "verbose")
 """Options that count also where the workers of another program execute the tasks."""
@@ -101,8 +102,16 @@ def batch(
         ),
     ] = None,
     workers: Annotated[
-        int, typer.Option("--workers", "-w", metavar="N", min=1, help="The runs that are executed at the same time.")
-    ] = 10,
+        int | None,
+        typer.Option(
+            "--workers",
+            "-w",
+            metavar="N",
+            min=1,
+            help="The runs that are executed at the same time; default: 10.",
+            show_default=False,
+        ),
+    ] = None,
     rate: RateOption = None,
     retry: Annotated[
         bool,
@@ -124,13 +133,15 @@ def batch(
     if agent is not None:
         # The workers have an agent of their own, and a rule of this command would protect nothing.
         fields = [name for name in RunOptions.__struct_fields__ if name not in _OF_THE_COMMAND]
-        if given := [name for name in fields if getattr(options, name) != getattr(RunOptions(), name)]:
+        given = [name for name in fields if getattr(options, name) != getattr(RunOptions(), name)]
+        given += [name for name, value in (("workers", workers), ("rate", rate)) if value is not None]
+        if given:
             shown = ", ".join(f"--{name.replace('_', '-')}" for name in given)
             raise ConfigError(f"--agent takes no {shown}", hint="the agent of the workers has its own settings")
         engine = engine or find_engine(None)
     path = _results_path(tasks, output)
     found = read_tasks(read_bytes(tasks), tasks, name_batch(path))
-    settings: dict[str, Any] = {"concurrency": workers, "rate": read_rate(rate)}
+    settings: dict[str, Any] = {"concurrency": workers or _WORKERS, "rate": read_rate(rate)}
     with contextlib.ExitStack() as stack:
         context = stack.enter_context(AppContext(options))
         if not options.as_json:
@@ -353,6 +364,7 @@ def _draw(screen: Screen, summary: BatchSummary, path: Path, seconds: float) -> 
         kinds.append(("not yet run", missing))
     cost = "unknown" if summary.cost is None else f"${summary.cost:.4f}"
     tokens = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in summary.usage.items() if number)
+    others = summary.other_results
     times = ", ".join(f"{name} {value:.2f} s" for name, value in summary.seconds.items())
     screen.line((f"{summary.results:,} of {summary.tasks:,} results", "bold"), f" in {path}")
     screen.facts(
@@ -362,5 +374,6 @@ def _draw(screen: Screen, summary: BatchSummary, path: Path, seconds: float) -> 
             ("tokens", tokens),
             ("duration of a run", times),
             ("this start", f"{seconds:.1f} s"),
+            ("other results", f"{others:,}, of tasks that were changed or removed since" if others else ""),
         ]
     )

@@ -136,7 +136,7 @@ class Executor:
             try:
                 return await self.live[run_id].advance()
             except RunExists:
-                log.info("run %s was begun before", run_id)
+                log.info("run %s was begun before, and continues here", run_id)
             except RunBusy as busy:
                 # Its last holder has ended without a release, was paused, or finishes a command. The lease ends soon.
                 if seen != busy.holder:
