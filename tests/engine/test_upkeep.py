@@ -21,6 +21,7 @@ from dragoman.engine import PostgresEngine, digest_tools
 from dragoman.engine.execution import Executor, make_submission
 from dragoman.engine.upkeep import Upkeep
 from dragoman.engine.workers import Heartbeat, connect, find_parked, find_workers
+from dragoman.errors import ConfigError
 from dragoman.journal import PostgresJournal
 from dragoman.journal.postgres import KEEP_ALIVE
 
@@ -236,6 +237,41 @@ def test_a_user_who_may_only_use_the_tables_can_submit_and_work(postgres: Postgr
 
     asyncio.run(prepare())
     asyncio.run(use())
+
+
+def test_the_database_forgets_runs_that_ended(postgres: PostgresServer) -> None:
+    """It grew for ever: a deleted session left its task and its outcome in the tables of DBOS."""
+
+    async def scenario() -> None:
+        url = postgres.new_database()
+        journal_only = PostgresEngine(url)
+        assert await journal_only.forget_before(time.time()) == 0
+        await journal_only.forget(["run-x"])
+        await journal_only.close()
+        async with serving(url) as (engine, setup):
+            for task in ("note a", "note b", "pay rent"):
+                await engine.wait(await engine.submit("assistant", task, run_id=task.replace(" ", "-")))
+            going = await engine.submit("assistant", "stall now")
+            while "begun now" not in setup.done:
+                await asyncio.sleep(0.01)
+            with pytest.raises(ConfigError, match="has not ended"):
+                await engine.forget(["note-a", going])
+            await engine.forget(["note-a"])
+            assert await engine.forget_before(time.time() - 3600) == 0
+            assert await engine.forget_before(time.time() + 3600) == 1
+            assert {each.run_id for each in await engine.recent(9)} == {"pay-rent", going}
+            with connect(url) as connection:
+                for table in ("workflow_input", "workflow_output", "operation_outputs"):
+                    left = connection.execute(f"SELECT DISTINCT workflow_uuid FROM dbos.{table}").fetchall()
+                    assert {run_id for (run_id,) in left} <= {"pay-rent", going}
+            # A run whose session was deleted is unknown, and the same id is a new run.
+            await engine.journal.delete("note-b")
+            assert (await engine.wait(await engine.submit("assistant", "note b", run_id="note-b"))).why == "answered"
+            setup.may_end = True
+            await engine.wait(going)
+        assert setup.done.count("b") == 2
+
+    asyncio.run(scenario())
 
 
 def test_a_worker_notices_that_it_is_cut_off(postgres: PostgresServer) -> None:

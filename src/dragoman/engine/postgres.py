@@ -10,7 +10,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,8 +24,8 @@ from dragoman.agent.journal import record_cancellation
 from dragoman.agent.records import decode, encode
 from dragoman.engine.engine import Rate, RunStatus, State
 from dragoman.engine.execution import CANCELLED, Executor, Progress, Submission, digest_tools, make_submission
-from dragoman.engine.upkeep import WAITING, WORKFLOW, Upkeep, chunks, queue_name, queue_of, rewind, wake
-from dragoman.engine.workers import Heartbeat, WorkerStatus, connect, find_workers
+from dragoman.engine.upkeep import ASK_AT_ONCE, WAITING, WORKFLOW, Upkeep, chunks, queue_name, queue_of, rewind, wake
+from dragoman.engine.workers import Heartbeat, WorkerStatus, connect, find_workers, has_engine
 from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.journal.journal import UnknownRun
 from dragoman.journal.postgres import IDLE_SECONDS, WAIT_SECONDS, PostgresJournal, Retry, describe_url, explain, is_away
@@ -108,6 +109,10 @@ def _describe(value: Any) -> Any:
     if isinstance(value, BaseException):
         return {"error_message": f"{type(value).__name__}: {value}"[:2000]}
     return str(value)
+
+
+def _delete_workflows(run_ids: list[str], client: DBOSClient) -> None:
+    client.delete_workflows(run_ids)
 
 
 class NotSubmitted(UnknownRun):
@@ -284,6 +289,41 @@ class PostgresEngine:
         # Its worker may have stopped meanwhile. If it has just died, the others record the cancellation and end the run
         # after the lease.
         await record_cancellation(self._journal, run_id, reason or CANCELLED)
+
+    async def forget(self, run_ids: Sequence[str]) -> None:
+        """Delete what DBOS stores about runs: the tasks, the steps and the outcomes. The journal is not changed.
+
+        Raises ConfigError if a worker executes one of the runs, or has to.
+        """
+        if not await asyncio.to_thread(self._query, has_engine):
+            return
+        found = [each for some in chunks(run_ids) for each in await self._list(workflow_ids=list(some))]
+        for each in found:
+            if _goes_on(each):
+                raise ConfigError(
+                    f"run {each.workflow_id} has not ended", hint=f"cancel it first: dragoman cancel {each.workflow_id}"
+                )
+        await self._delete([each.workflow_id for each in found])
+
+    async def forget_before(self, when: float) -> int:
+        """Do the same for all runs that ended before a time, in seconds since 1970. Return how many these were."""
+        if not await asyncio.to_thread(self._query, has_engine):
+            return 0
+        over = [status for status, state in _STATES.items() if state not in ("queued", "running")]
+        until = datetime.fromtimestamp(when, UTC).isoformat()
+        count = kept = 0
+        while found := await self._list(
+            name=WORKFLOW, status=over, completed_before=until, limit=ASK_AT_ONCE, offset=kept
+        ):
+            ended = [each.workflow_id for each in found if each.output != WAITING]
+            await self._delete(ended)
+            count += len(ended)
+            kept += len(found) - len(ended)
+        return count
+
+    async def _delete(self, run_ids: Sequence[str]) -> None:
+        for some in chunks(run_ids):
+            await self._ask(partial(_delete_workflows, list(some)))
 
     # ---- the database ------------------------------------------------------------------------------------------------
 

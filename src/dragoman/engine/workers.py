@@ -65,6 +65,12 @@ def connect(url: str) -> psycopg.Connection[Any]:
     return connection
 
 
+def has_engine(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the database has the tables of DBOS, and not only a journal."""
+    found = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'dbos' AND tablename = 'workflow_status'"
+    return connection.execute(found).fetchone() is not None
+
+
 class WorkerStatus(Struct, frozen=True):
     """A worker, and what it serves: the digest of the tools of each agent."""
 
