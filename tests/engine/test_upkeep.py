@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from dbos import error
 from tests.engine.test_engine import AgentSetup, _until_it_serves, working
 from tests.postgres import PostgresServer
 
@@ -210,6 +212,30 @@ def test_the_status_says_why_a_run_does_not_continue(postgres: PostgresServer) -
             assert (await engine.wait(run_id)).why == "answered"
 
     asyncio.run(scenario())
+
+
+def test_a_cancelled_run_is_no_error_in_the_log_of_its_worker(
+    postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DBOS wrote a traceback of fifty lines for each of them."""
+
+    async def scenario() -> None:
+        async with serving(postgres.new_database()) as (engine, setup):
+            run_id = await engine.submit("assistant", "stall now")
+            while not setup.done:
+                await asyncio.sleep(0.01)
+            await engine.cancel(run_id)
+            while not (await engine.journal.run(run_id)).ended:
+                await asyncio.sleep(0.01)
+
+    with caplog.at_level(logging.INFO, "dragoman.engine"):
+        asyncio.run(scenario())
+    # DBOS asks for the end of the run once a second, and writes the traceback then.
+    for problem in (error.DBOSAwaitedWorkflowCancelledError("run_1"), ValueError("a bug")):
+        logging.getLogger("dbos").error("an exception", exc_info=problem)
+    logged = [record for record in caplog.records if record.name == "dbos"]
+    assert [str(record.exc_info[1]) for record in logged if record.exc_info] == ["a bug"]
+    assert "is cancelled" in caplog.text
 
 
 def test_a_user_who_may_only_use_the_tables_can_submit_and_work(postgres: PostgresServer) -> None:

@@ -213,4 +213,5 @@ class Executor:
         """Cancel a run that this process executes. Any thread may call this."""
         run = self.live.get(run_id)
         if run is not None and self.loop is not None:
+            log.info("run %s is cancelled", run_id)
             self.loop.call_soon_threadsafe(run.cancel, reason)

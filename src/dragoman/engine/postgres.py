@@ -105,6 +105,15 @@ def _forbid_pickle() -> None:
     kind.deserialize = deserialize  # type: ignore[method-assign, assignment]
 
 
+@cache
+def _hide_cancellations() -> None:
+    """Make DBOS log no traceback for a cancelled run. The worker logs the cancellation."""
+    from dbos import error
+
+    kinds = (error.DBOSWorkflowCancelledError, error.DBOSAwaitedWorkflowCancelledError)
+    logging.getLogger("dbos").addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], kinds)))
+
+
 def _describe(value: Any) -> Any:
     if isinstance(value, BaseException):
         return {"error_message": f"{type(value).__name__}: {value}"[:2000]}
@@ -409,6 +418,7 @@ class PostgresEngine:
         from dbos import DBOS
 
         _workers.add(os.getpid())
+        _hide_cancellations()
         config: Any = {
             "name": APPLICATION,
             "system_database_url": self._dbos_url,
