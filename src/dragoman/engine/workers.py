@@ -99,7 +99,9 @@ def find_workers(connection: psycopg.Connection[Any]) -> list[WorkerStatus]:
 # --------------------------------------------------------------------------------------------------------------------
 # The runs that nobody holds. An expired lease holds nothing: its process was killed before it released the run.
 
-_FREE = "(holder IS NULL OR until < extract(epoch FROM clock_timestamp()))"
+# A query of its own, so that the time is read once, and not for each run.
+_NOW = "(SELECT extract(epoch FROM clock_timestamp())::float8)"
+_FREE = f"(holder IS NULL OR until < {_NOW})"
 _RECENT_SECONDS = 3.0
 
 
@@ -110,12 +112,16 @@ def find_parked(connection: psycopg.Connection[Any], *, recent: bool = False) ->
     not read then.
     """
     # Every record renews the lease, and a release leaves its end as it is.
-    recently = " AND until > extract(epoch FROM clock_timestamp()) - %s" if recent else ""
+    recently = f" AND until > {_NOW} - {_RECENT_SECONDS}" if recent else ""
+    # The limit makes Postgres look up one record for each run. Otherwise, it may read all records of the database.
+    last = (
+        "SELECT kind, substring(body FROM 1 FOR %s) AS beginning FROM dragoman.records"
+        " WHERE run = runs.id AND number = runs.records - 1 LIMIT 1"
+    )
     rows = connection.execute(
-        "SELECT run_id, kind FROM dragoman.runs JOIN dragoman.records ON run = id AND number = records - 1"
-        f" WHERE ended <> 1 AND {_FREE} AND (kind = 'answered'"
-        f" OR kind = 'input' AND substring(body FROM 1 FOR %s) = %s){recently}",
-        (len(CANCELLATION), CANCELLATION, *([_RECENT_SECONDS] if recent else [])),
+        f"SELECT run_id, kind FROM dragoman.runs, LATERAL ({last}) AS last WHERE ended <> 1 AND {_FREE}{recently}"
+        " AND (kind = 'answered' OR kind = 'input' AND beginning = %s)",
+        (len(CANCELLATION), CANCELLATION),
     ).fetchall()
     answered = [run_id for run_id, kind in rows if kind == "answered"]
     return answered, [run_id for run_id, kind in rows if kind != "answered"]
