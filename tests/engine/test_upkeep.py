@@ -112,7 +112,12 @@ def test_a_request_that_has_expired_is_asked_again(postgres: PostgresServer) -> 
             (before,) = await list_requests(engine.journal)
             assert engine._executor is not None
             upkeep = Upkeep(
-                engine._client, engine.journal, engine._executor, engine._digests, wall=lambda: time.time() + 120.0
+                engine._client,
+                engine.journal,
+                engine._executor,
+                engine.worker,
+                engine._digests,
+                wall=lambda: time.time() + 120.0,
             )
             with connect(url) as connection:
                 await asyncio.to_thread(upkeep.look, connection)
@@ -263,6 +268,60 @@ def test_a_user_who_may_only_use_the_tables_can_submit_and_work(postgres: Postgr
 
     asyncio.run(prepare())
     asyncio.run(use())
+
+
+def make_read_only(url: str, value: str) -> None:
+    """Change whether a database accepts changes, and end its connections, as a failover does."""
+    server, _, name = url.rpartition("/")
+    with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+        connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = {value}')
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+
+
+def test_a_run_survives_a_database_that_is_read_only_for_a_while(
+    postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its worker dropped it, and stayed its owner for as long as it lived. The result of its tool was lost."""
+
+    async def scenario() -> None:
+        url = postgres.new_database()
+        async with serving(url) as (engine, setup):
+            run_id = await engine.submit("assistant", "stall now")
+            while not setup.done:
+                await asyncio.sleep(0.01)
+            make_read_only(url, "on")
+            setup.may_end = True
+            while "the database 127.0.0.1" not in caplog.text or "now" not in setup.done:
+                await asyncio.sleep(0.05)
+            make_read_only(url, "off")
+            assert (await engine.wait(run_id)).why == "answered"
+            kinds = [record.kind for record in await engine.journal.read(run_id)]
+            assert (setup.done, kinds.count("started"), kinds.count("finished")) == (["begun now", "now"], 1, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_run_that_its_worker_has_dropped_is_queued_again(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was called running for ever, by a worker that was alive."""
+    monkeypatch.setattr("dragoman.engine.upkeep._THOROUGH_SECONDS", 0.5)
+
+    async def scenario() -> None:
+        url = postgres.new_database()
+        async with serving(url) as (engine, setup):
+            run_id = await engine.submit("assistant", "note a")
+            await engine.wait(run_id)
+            with connect(url) as connection:
+                # As if DBOS could not record the end of the workflow.
+                connection.execute(
+                    "UPDATE dbos.workflow_status SET status = 'PENDING' WHERE workflow_uuid = %s", (run_id,)
+                )
+            assert (await engine.status(run_id)).state == "running"
+            assert (await engine.wait(run_id)).why == "answered"
+            assert setup.done == ["a"]
+
+    asyncio.run(scenario())
 
 
 def test_the_database_forgets_runs_that_ended(postgres: PostgresServer) -> None:

@@ -180,6 +180,10 @@ class Executor:
                 if run is not None and not self._is_closing:
                     await run.leave()
 
+    def attends(self, run_id: str) -> bool:
+        """Whether this process executes the run. Any thread may call this."""
+        return run_id in self._attendants
+
     async def end(self, run_id: str) -> None:
         """End a run that was cancelled between two commands."""
         async with self._turn(run_id):

@@ -24,7 +24,18 @@ from dragoman.agent.journal import record_cancellation
 from dragoman.agent.records import decode, encode
 from dragoman.engine.engine import Rate, RunStatus, State
 from dragoman.engine.execution import CANCELLED, Executor, Progress, Submission, digest_tools, make_submission
-from dragoman.engine.upkeep import ASK_AT_ONCE, WAITING, WORKFLOW, Upkeep, chunks, queue_name, queue_of, rewind, wake
+from dragoman.engine.upkeep import (
+    ASK_AT_ONCE,
+    WAITING,
+    WORKFLOW,
+    Upkeep,
+    chunks,
+    queue_name,
+    queue_of,
+    resume,
+    rewind,
+    wake,
+)
 from dragoman.engine.workers import Heartbeat, WorkerStatus, connect, find_workers, has_engine
 from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.journal.journal import UnknownRun
@@ -43,6 +54,7 @@ VERSION = "1"
 CONCURRENCY = 50
 LEASE_SECONDS = 5.0
 _POLL_SECONDS = 0.2
+_REFUSED_SECONDS = 1.0
 _STATES: dict[str, State] = {
     "ENQUEUED": "queued",
     "DELAYED": "queued",
@@ -400,7 +412,7 @@ class PostgresEngine:
             await agent.load_tools()
         self._executor = Executor(self._journal, agents)
         self._digests = digests = {name: digest_tools(agent) for name, agent in agents.items()}
-        upkeep = Upkeep(self._client, self._journal, self._executor, digests)
+        upkeep = Upkeep(self._client, self._journal, self._executor, self.worker, digests)
         heartbeat = Heartbeat(self._url, self.worker, digests, take_over=self._take_over, look=upkeep.look)
         await asyncio.to_thread(self._persist, self._client)
         try:
@@ -464,6 +476,7 @@ class PostgresEngine:
         steps of a repeated workflow always match those that were recorded.
         """
         from dbos import DBOS, error
+        from sqlalchemy.exc import DBAPIError
 
         executor = self._executor
         assert executor is not None
@@ -476,7 +489,18 @@ class PostgresEngine:
         async with executor.attend(submission.run_id):
             try:
                 while True:
-                    told = msgspec.convert(await DBOS.run_step_async({"name": "advance"}, advance), Progress)
+                    try:
+                        told = msgspec.convert(await DBOS.run_step_async({"name": "advance"}, advance), Progress)
+                    except DBAPIError as refusal:
+                        # Read-only, as after a failover, or a full disk. The command was executed, or is executed by
+                        # the next step.
+                        log.warning(
+                            "run %s: a step is not recorded, and is tried again: %s",
+                            submission.run_id,
+                            str(refusal.orig).partition("\n")[0],
+                        )
+                        await asyncio.sleep(_REFUSED_SECONDS)
+                        continue
                     if told.state != "goes_on":
                         return told.outcome
             except error.DBOSWorkflowCancelledError:
@@ -492,12 +516,9 @@ class PostgresEngine:
     def _resume(self, workers: list[str]) -> None:
         """Queue the runs of these workers again. DBOS then refuses their steps, and our journal their records."""
         client = self._client()
-        found = client.list_workflows(status="PENDING", executor_id=workers, load_input=False, load_output=False)
-        by_queue: dict[str, list[str]] = {}
-        for workflow in found:
-            by_queue.setdefault(workflow.queue_name or "", []).append(workflow.workflow_id)
-        for queue, run_ids in by_queue.items():
-            client.resume_workflows(run_ids, queue_name=queue)
+        resume(
+            client, client.list_workflows(status="PENDING", executor_id=workers, load_input=False, load_output=False)
+        )
 
     async def close(self) -> None:
         self._closing.set()

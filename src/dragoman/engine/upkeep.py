@@ -63,6 +63,15 @@ def rewind(workflow: Any, client: DBOSClient) -> None:
     client.rewind_workflow(workflow.workflow_id, queue_name=queue_of(workflow))
 
 
+def resume(client: DBOSClient, workflows: Iterable[Any]) -> None:
+    """Queue runs again that some worker executes. DBOS then refuses its steps, and the journal its records."""
+    by_queue: dict[str, list[str]] = {}
+    for workflow in workflows:
+        by_queue.setdefault(workflow.queue_name or "", []).append(workflow.workflow_id)
+    for queue, run_ids in by_queue.items():
+        client.resume_workflows(run_ids, queue_name=queue)
+
+
 def wake(client: DBOSClient, run_ids: Sequence[str]) -> None:
     """Queue runs again that wait for an approval. Others are left as they are."""
     over = client.list_workflows(workflow_ids=list(run_ids), status="SUCCESS", load_input=False) if run_ids else []
@@ -85,6 +94,7 @@ class Upkeep:
         client: Callable[[], DBOSClient],
         journal: Journal,
         executor: Executor,
+        worker: str,
         digests: Mapping[str, str],
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -93,6 +103,7 @@ class Upkeep:
         self._client = client
         self._journal = journal
         self._executor = executor
+        self._worker = worker
         self._digests = digests
         self._clock = clock
         self._wall = wall
@@ -101,6 +112,8 @@ class Upkeep:
         self._seen: dict[str, IdleRun] = {}
         """The runs that nobody held at the last thorough look. One without new records is not looked at again."""
         self._expiries: dict[str, float] = {}
+        self._dropped: set[str] = set()
+        """Runs that this worker executes according to DBOS, and did not at the last thorough look."""
         self._foreign: set[str] = set()
         """Cancelled runs that this worker cannot end, because it has other tools."""
 
@@ -115,6 +128,7 @@ class Upkeep:
         if is_thorough:
             self._next_thorough = self._clock() + _THOROUGH_SECONDS
             self._look_at_idle(client, connection)
+            self._resume_dropped(client)
             self._notice_others(client)
 
     def _cancel_live(self, client: DBOSClient) -> None:
@@ -163,6 +177,20 @@ class Upkeep:
 
         if cancelled:
             asyncio.run(record())
+
+    def _resume_dropped(self, client: DBOSClient) -> None:
+        """Queue runs again of which DBOS could not record the end, for example because the database was read-only.
+
+        DBOS would leave them with this worker for as long as it lives.
+        """
+        mine = client.list_workflows(status="PENDING", executor_id=self._worker, load_input=False, load_output=False)
+        found = {each.workflow_id: each for each in mine if not self._executor.attends(each.workflow_id)}
+        # A run may begin or end at this moment, so only what is found twice counts.
+        again = [each for run_id, each in found.items() if run_id in self._dropped]
+        self._dropped = set(found)
+        if again:
+            log.warning("%d runs were dropped without an end, and are queued again", len(again))
+            resume(client, again)
 
     def _notice_others(self, client: DBOSClient) -> None:
         """Log once if runs wait for other tools than this worker has."""
