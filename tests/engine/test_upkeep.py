@@ -173,6 +173,32 @@ def test_a_worker_is_alive_while_it_cares_for_other_runs(postgres: PostgresServe
         assert find_workers(other) == []
 
 
+def test_two_live_workers_cannot_have_one_name(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They took each other's runs for their own, and the first one that stopped gave the runs of both away."""
+    monkeypatch.setattr("dragoman.engine.workers.DEAD_AFTER_SECONDS", 1.0)
+    url = postgres.new_database()
+
+    def make(agents: dict[str, str]) -> Heartbeat:
+        return Heartbeat(url, "pod-1", agents, take_over=list, look=lambda _: None)
+
+    first = make({"clerk": "1"})
+    first.start()
+    with pytest.raises(ConfigError, match="'pod-1' is alive"):
+        make({"clerk": "2"}).start()
+    with connect(url) as connection:
+        assert [each.agents for each in find_workers(connection)] == [{"clerk": "1"}]
+        # The first one is killed, and started again at once: it waits until its own row is old.
+        first._stop.set()
+        first._beating.join()
+        again = make({"clerk": "3"})
+        again.start()
+        assert [each.agents for each in find_workers(connection)] == [{"clerk": "3"}]
+        first.stop()
+        assert [each.agents for each in find_workers(connection)] == [{"clerk": "3"}]
+        again.stop()
+        assert find_workers(connection) == []
+
+
 def test_new_runs_go_to_the_version_that_started_last(postgres: PostgresServer) -> None:
     """They went to whichever worker had the newest heartbeat, so the old version never ran out of runs."""
 

@@ -414,10 +414,15 @@ class PostgresEngine:
         self._digests = digests = {name: digest_tools(agent) for name, agent in agents.items()}
         upkeep = Upkeep(self._client, self._journal, self._executor, self.worker, digests)
         heartbeat = Heartbeat(self._url, self.worker, digests, take_over=self._take_over, look=upkeep.look)
-        await asyncio.to_thread(self._persist, self._client)
+        try:
+            await asyncio.to_thread(self._persist, self._client)
+            # Before DBOS: it continues the runs of its name at once.
+            await asyncio.to_thread(heartbeat.start)
+        except BaseException:
+            self._executor = None
+            raise
         try:
             await asyncio.to_thread(self._launch, digests)
-            await asyncio.to_thread(heartbeat.start)
             self._is_working = True
             await stop.wait()
             await self._executor.drain()

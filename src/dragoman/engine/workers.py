@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from dragoman.agent.approvals import read_requests
 from dragoman.agent.records import CANCELLATION
+from dragoman.errors import ConfigError
 from dragoman.journal.journal import Record
 from dragoman.journal.postgres import ADVISORY_LOCK, KEEP_ALIVE, check_version, describe_url, make_tables
 
@@ -255,9 +256,21 @@ class Heartbeat:
         self._caring = _Loop("care for other runs", url, self._stop, self._care, self._forgive)
 
     def start(self) -> None:
+        """Enter the table, and start the threads. Raises ConfigError if another live worker has the name."""
         connection = connect(self._url)
-        (self._began,) = connection.execute("SELECT clock_timestamp()").fetchone() or (None,)
-        self._beat(connection)
+        try:
+            (self._began,) = connection.execute("SELECT clock_timestamp()").fetchone() or (None,)
+            # A worker that was killed a moment ago may have had the same name.
+            deadline = time.monotonic() + 2 * DEAD_AFTER_SECONDS
+            while not self._enter(connection):
+                if time.monotonic() > deadline:
+                    raise ConfigError(
+                        f"a worker named {self._worker!r} is alive", hint="give each worker a name of its own, or none"
+                    )
+                self._stop.wait(BEAT_SECONDS)
+        except BaseException:
+            connection.close()
+            raise
         self._beating.start(connection)
         self._caring.start()
 
@@ -267,18 +280,26 @@ class Heartbeat:
         self._beating.join()
         self._caring.join()
         with contextlib.suppress(Exception), connect(self._url) as connection:
-            connection.execute("DELETE FROM dragoman.workers WHERE worker = %s", (self._worker,))
+            leave = "DELETE FROM dragoman.workers WHERE worker = %s AND began = %s"
+            connection.execute(leave, (self._worker, self._began))
 
     def _forgive(self) -> None:
         """Judge no worker for some time: the database may be away for all of them, and they need time to come back."""
         self._judges_from = self._clock() + DEAD_AFTER_SECONDS
 
     def _beat(self, connection: psycopg.Connection[Any]) -> None:
-        connection.execute(
-            "INSERT INTO dragoman.workers (worker, beat, agents, began) VALUES (%s, clock_timestamp(), %s, %s)"
-            " ON CONFLICT (worker) DO UPDATE SET beat = excluded.beat, agents = excluded.agents",
-            (self._worker, self._agents, self._began),
+        if not self._enter(connection):
+            raise ConfigError(f"another worker is named {self._worker!r} now")
+
+    def _enter(self, connection: psycopg.Connection[Any]) -> bool:
+        """Write the row of this worker with a new beat. False: a live worker that started at another time has it."""
+        done = connection.execute(
+            "INSERT INTO dragoman.workers AS known (worker, beat, agents, began) VALUES (%s, clock_timestamp(), %s, %s)"
+            " ON CONFLICT (worker) DO UPDATE SET beat = excluded.beat, agents = excluded.agents, began = excluded.began"
+            " WHERE known.began = excluded.began OR known.beat < clock_timestamp() - make_interval(secs => %s)",
+            (self._worker, self._agents, self._began, DEAD_AFTER_SECONDS),
         )
+        return done.rowcount == 1
 
     def _care(self, connection: psycopg.Connection[Any]) -> None:
         if self._clock() >= self._judges_from:
