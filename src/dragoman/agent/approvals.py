@@ -346,7 +346,8 @@ async def answer_request(
         _check_answerable(request, digest)
         if request.expires is not None and now > request.expires:
             raise ApprovalRefused(
-                f"{pending.id} has expired", hint="resume the run with --resume: it asks again if it still needs to"
+                f"{pending.id} has expired",
+                hint="a run of a worker soon asks again; resume another one with `dragoman run --resume`",
             )
         given = replace(approval, by=by or approval.by, request=request.id, digest=request.digest, at=now)
         await journal.append(pending.run_id, [Entry("answered", encode(given), pending.call.id)], token=token)
