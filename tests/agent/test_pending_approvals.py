@@ -26,9 +26,13 @@ from dragoman.agent.approvals import (
 )
 from dragoman.agent.events import RunEvent
 from dragoman.agent.records import Started, decode
+from dragoman.agent.review import submit_answers
 from dragoman.errors import DragomanError
 from dragoman.journal import Journal, MemoryJournal, RunBusy, SqliteJournal, order_faults
+from dragoman.journal.audit import AuditLog
 from dragoman.journal.journal import Record
+from dragoman.secrets import HumanSink
+from dragoman.server.approvals.requests import PendingRequests
 from dragoman.testing import ScriptedModel, call, calls
 from dragoman.types import Request, Tool, ToolCall
 
@@ -343,6 +347,37 @@ def test_requests_are_found_by_the_beginning_of_their_id(launcher: Launcher, jou
         assert (await find_request(journal, pending.id[:10])).id == pending.id
         with pytest.raises(ApprovalRefused, match="no open request 'apr_zzz'"):
             await find_request(journal, "apr_zzz")
+
+    wait(scenario())
+
+
+def test_answers_read_only_the_runs_that_they_answer(launcher: Launcher, tmp_path: Path) -> None:
+    """Each answer read all runs that waited, twice: to answer 1,500 requests took an hour, and one took seconds."""
+    journal, read = MemoryJournal(), list[str]()
+    setup, runs = RestartedAgent(launcher, journal, approval_seconds=None), 20
+    read_records = journal.read
+
+    async def count_reading(run_id: str) -> list[Record]:
+        read.append(run_id)
+        return await read_records(run_id)
+
+    async def scenario() -> None:
+        for number in range(runs):
+            await setup.agent().arun("Tidy up.", run_id=f"run_{number}")
+        journal.read = count_reading  # type: ignore[method-assign]
+        found = await list_requests(journal)
+        assert len(read) == runs
+        audit = AuditLog(tmp_path / "audit.jsonl", sink=HumanSink())
+        half = [(each, Approval(False)) for each in found[: runs // 2]]
+        submitted = await submit_answers(journal, audit, half, "ada", lambda *_: "")
+        assert [each.refusal or each.verdict for each in submitted] == ["denied"] * len(half)
+        assert len(read) <= runs + 3 * len(half)
+        served = PendingRequests(journal, audit, HumanSink())
+        listed = await served.list_open()
+        read.clear()
+        for each in listed:
+            assert (await served.answer(each["id"], each["digest"], Approval(False), "ada")).status == 200
+        assert len(read) <= 4 * len(listed)
 
     wait(scenario())
 

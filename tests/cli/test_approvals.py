@@ -341,7 +341,7 @@ def test_an_answer_that_comes_too_late_is_refused_and_recorded(dragoman, ask: As
     path = ask("run_1", parked("aaaa", "c1", expires=time.time() - 1), parked("bbbb", "c2"))
     done = dragoman("approvals", "approve", "apr_aaaa", "apr_bbbb")
     assert done.code == 1
-    assert "error: apr_aaaa has expired\nhint: resume the run with --resume" in done.err
+    assert "error: apr_aaaa has expired\nhint: a run of a worker soon asks again; resume" in done.err
     assert done.out.startswith("approved apr_bbbb"), "the other one is answered all the same"
     assert answers(path)["apr_aaaa"] is None
     assert ignored(path) == [("apr_aaaa", "apr_aaaa has expired")]

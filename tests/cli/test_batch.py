@@ -153,7 +153,7 @@ def test_runs_that_wait_for_an_approval_are_continued_by_the_next_start(desk: De
         assert first.code == 5 and "waiting (no result)" in first.out
         assert [each["id"] for each in read_results(desk)] == ["b"]
         journal = "tasks.results.jsonl.db"
-        assert f"approvals list --journal {desk.folder / journal}" in first.err or journal in first.err
+        assert f"dragoman approvals list --journal {journal}, then" in first.err
         approved = desk("approvals", "approve", "--all", "--yes", "--journal", journal)
         assert approved.code == 0, approved.err
         second = desk(*batch(upstream))
@@ -199,6 +199,19 @@ def test_a_rate_limits_how_many_runs_start(desk: Desk) -> None:
         assert (first.returncode, len(upstream.received)) == (143, 2)
 
 
+def test_a_task_that_was_changed_is_executed_and_its_old_result_is_counted_apart(desk: Desk) -> None:
+    """The file had two results with one id, and nothing said why. An editor on Windows begins a file with a mark."""
+    with Upstream(ScriptedModel(Model(), loop=True)) as upstream:
+        (desk.folder / "tasks.jsonl").write_bytes(b'\xef\xbb\xbf{"id": "a", "task": "one"}\r\n"you"\r\n')
+        first = desk(*batch(upstream))
+        assert (first.code, "other results" in first.out) == (0, False), first.err
+        write_tasks(desk, [{"id": "a", "task": "two"}, "you"])
+        second = desk(*batch(upstream))
+    assert second.code == 0 and "1, of tasks that were changed or removed since" in second.out
+    assert sorted(each["text"] for each in read_results(desk)) == ["Hello, one.", "Hello, two.", "Hello, you."]
+    assert len(upstream.received) == 3
+
+
 def test_misuse_of_a_batch_is_told(desk: Desk, dragoman: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row: the content of the file of tasks, more words, and what the message says."""
     monkeypatch.chdir(desk.folder)
@@ -229,6 +242,8 @@ def test_misuse_of_a_batch_is_told(desk: Desk, dragoman: Command, monkeypatch: p
         ('"one"', ["--output", "tasks.jsonl"], "line 1 is not a result of a batch"),
         ('{"id":"a","task":"one"}', ["--output", "tasks.jsonl"], "line 1 is not a result of a batch"),
         (good, ["--agent", "clerk", "--deny", "bash"], "--agent takes no --model, --deny, --base-url"),
+        # The workers of another program have their own limits. These two were ignored without a word.
+        (good, ["--agent", "clerk", "--rate", "2/s", "--workers", "3"], "--agent takes no --model, --base-url, --work"),
         (good, ["--engine", "me:secret@db"], "--engine is not the address of a database"),
     ]
     for content, words, message in rows:

@@ -200,6 +200,17 @@ def test_deleting_says_how_much_it_was(dragoman, place: str) -> None:
     assert [each["session"] for each in dragoman("sessions", "list", "--json", "--journal", place).data] == ["run-3"]
 
 
+def test_old_sessions_are_deleted_together(dragoman, place: str) -> None:
+    """A journal could only be kept small with a list of names. A session with an unfinished run remains."""
+    for words, message in (((), "name sessions, or give --older-than"), (("--older-than", "soon"), "is not a period")):
+        assert message in dragoman("sessions", "delete", *words, "--yes", "--journal", place).err
+    assert "name sessions" in dragoman("sessions", "delete", "search", "--older-than", "1d", "--journal", place).err
+    assert dragoman("sessions", "delete", "--older-than", "999999w", "--yes", "--json", "--journal", place).data == []
+    done = dragoman("sessions", "delete", "--older-than", "0h", "--yes", "--journal", place)
+    assert done.out.startswith("deleted 1 session: "), done.err
+    assert [each["session"] for each in dragoman("sessions", "list", "--json", "--journal", place).data] == ["run-3"]
+
+
 def test_one_damaged_session_does_not_hide_the_others(dragoman, place: str) -> None:
     with closing(sqlite3.connect(place)) as connection:
         connection.execute("DROP TRIGGER records_stay")

@@ -130,7 +130,7 @@ def until_served(dragoman: Command) -> None:
         pass
 
 
-def test_a_run_from_its_submission_to_its_end(dragoman: Command, shop: Shop) -> None:
+def test_a_run_from_its_submission_to_its_end(dragoman: Command, shop: Shop, engine: str) -> None:
     until_served(dragoman)
     assert shop.start["agents"]["clerk"]["tools"] == ["note", "stall", "pay"]
     done = dragoman("submit", "clerk", "note", "a", "--wait", "--id", "run-a")
@@ -166,9 +166,12 @@ def test_a_run_from_its_submission_to_its_end(dragoman: Command, shop: Shop) -> 
     assert "the workers continue the run: dragoman status run-z" in left.err
     listed = dragoman("status")
     assert "1 worker" in listed.out and listed.out.count("clerk") >= 3
+    deleted = dragoman("sessions", "delete", "run-a", "--yes", "--journal", engine)
+    assert deleted.out.startswith("deleted run-a: "), deleted.err
+    assert "no run 'run-a' was submitted" in dragoman("status", "run-a").err
     said = shop.stop()
     assert "stopping; other workers continue the runs" in said and "stopped" in said
-    everything = [done, again, logs, waits, shown, approved, cancelled, listed]
+    everything = [done, again, logs, waits, shown, approved, cancelled, listed, deleted]
     assert "hunter2" not in "".join(each.out + each.err for each in everything) + said + json.dumps(shop.start)
 
 
@@ -208,8 +211,8 @@ def test_misuse_of_workers_is_told(desk: Desk, dragoman: Command, engine: str, m
         (["worker", "shop.py:later", "--rate", "x"], "--rate 'x'"),
         (["worker", "no_such_module:clerk"], "No module named"),
         (["submit", "clerk", "note a"], "no worker serves an agent named 'clerk'"),
-        (["status", "run-x"], "the journal has no run 'run-x'"),
-        (["cancel", "run-x"], "the journal has no run 'run-x'"),
+        (["status", "run-x"], "no run 'run-x' was submitted to the database 127.0.0.1"),
+        (["cancel", "run-x"], "no run 'run-x' was submitted to the database 127.0.0.1"),
         (["logs", "run-x"], "the journal has no run 'run-x'"),
         (["logs", "run-x", "--follow"], "the journal has no run 'run-x'"),
         (["status", "--engine", "elsewhere"], "--engine is not the address of a database"),

@@ -285,9 +285,23 @@ def _open_requests(run_id: str, session: str, records: Sequence[Record], *, show
     return [replace(each, run_id=run_id, session=session, **about) for each in requests.values()]
 
 
-async def find_request(journal: Journal, request_id: str, *, shown: bool = False) -> ApprovalRequest:
-    """Return the request whose id is, or begins with, this text; with `shown`, for a person."""
-    known = {each.id: each for each in await list_requests(journal, shown=shown)}
+async def list_requests_of(journal: Journal, run_id: str, *, shown: bool = False) -> list[ApprovalRequest]:
+    """Return the waiting requests of one run, as `list_requests` does. The other runs are not read."""
+    try:
+        run = await journal.run(run_id)
+        records = await journal.read(run_id) if not run.ended else []
+    except (JournalDamaged, UnknownRun):
+        return []
+    return _open_requests(run_id, run.session, records, shown=shown) if records else []
+
+
+async def find_request(journal: Journal, request_id: str, *, shown: bool = False, run_id: str = "") -> ApprovalRequest:
+    """Return the request whose id is, or begins with, this text; with `shown`, for a person.
+
+    Without the id of its run, the unfinished runs are read, of which there may be thousands.
+    """
+    listed = list_requests_of(journal, run_id, shown=shown) if run_id else list_requests(journal, shown=shown)
+    known = {each.id: each for each in await listed}
     if request_id in known:
         return known[request_id]
     matching = [each for each in known.values() if each.id.startswith(request_id)] if len(request_id) >= 4 else []
@@ -319,13 +333,15 @@ async def answer_request(
     now: float | None = None,
     by: str = "",
     digest: str = "",
+    run_id: str = "",
 ) -> ApprovalRequest:
     """Append an answer to the run of its request. The run is claimed meanwhile, so only one answer is the first.
 
-    `digest` is the one of the request that the person saw. The answer is refused if the request has another.
+    `digest` is the one of the request that the person saw. The answer is refused if the request has another. With
+    `run_id`, no other run is read.
     """
     now = time.time() if now is None else now
-    pending = await find_request(journal, request_id)
+    pending = await find_request(journal, request_id, run_id=run_id)
     # A run that uses an answer is held by its process, so this comes before the claim too.
     _check_answerable(pending, digest)
     token = await journal.claim(pending.run_id, "an approval")
@@ -336,7 +352,8 @@ async def answer_request(
         _check_answerable(request, digest)
         if request.expires is not None and now > request.expires:
             raise ApprovalRefused(
-                f"{pending.id} has expired", hint="resume the run with --resume: it asks again if it still needs to"
+                f"{pending.id} has expired",
+                hint="a run of a worker soon asks again; resume another one with `dragoman run --resume`",
             )
         given = replace(approval, by=by or approval.by, request=request.id, digest=request.digest, at=now)
         if not is_kept(given):

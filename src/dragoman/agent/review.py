@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.agent.approvals import Approval, ApprovalRefused, ApprovalRequest, answer_request, list_requests
+from dragoman.agent.approvals import Approval, ApprovalRefused, ApprovalRequest, answer_request, list_requests_of
 from dragoman.agent.changes import find_change
 from dragoman.agent.redaction import redact_arguments, redact_command, redact_place
 from dragoman.journal.audit import AuditFailed, AuditLog, digest_of
@@ -124,11 +124,11 @@ async def submit_answers(
             done = replace(done, rule_scope=remember_rule(request, approval.rule))
         submitted.append(done)
     now = time.time()
-    pending = [each for each in await list_requests(journal) if state_of(each, now) == "open"]
-    return [
-        replace(each, pending_ids=tuple(other.id for other in pending if other.run_id == each.request.run_id))
-        for each in submitted
-    ]
+    pending: dict[str, tuple[str, ...]] = {}
+    for run_id in {each.request.run_id for each in submitted}:
+        left = await list_requests_of(journal, run_id)
+        pending[run_id] = tuple(each.id for each in left if state_of(each, now) == "open")
+    return [replace(each, pending_ids=pending[each.request.run_id]) for each in submitted]
 
 
 async def submit_answer(
@@ -147,7 +147,9 @@ async def submit_answer(
     }
     now = time.time()
     try:
-        answered = await answer_request(journal, request.id, approval, now=now, by=by, digest=request.digest)
+        answered = await answer_request(
+            journal, request.id, approval, now=now, by=by, digest=request.digest, run_id=request.run_id
+        )
     except (ApprovalRefused, RunBusy, RunOver) as error:
         is_busy = isinstance(error, RunBusy)
         is_final = not (is_busy and patient)

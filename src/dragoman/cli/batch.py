@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import sys
 import time
 from collections import Counter
@@ -14,7 +15,7 @@ import msgspec
 import typer
 
 from dragoman.cli.approval_prompt import CommandApprover
-from dragoman.cli.context import AppContext, describe_journal, find_engine
+from dragoman.cli.context import AppContext, find_engine
 from dragoman.cli.options import RunOptions, with_options
 from dragoman.cli.screen import (
     EXIT_CODES,
@@ -76,6 +77,7 @@ Exit codes:
 """
 
 app = typer.Typer(name="batch", add_completion=False, rich_markup_mode=None)
+_WORKERS = 10
 _UNFIT = ("session", "resume", "no_journal", "thinking", "attach")
 _OF_THE_COMMAND = ("quiet", "as_json", "verbose")
 """Options that count also where the workers of another program execute the tasks."""
@@ -100,8 +102,16 @@ def batch(
         ),
     ] = None,
     workers: Annotated[
-        int, typer.Option("--workers", "-w", metavar="N", min=1, help="The runs that are executed at the same time.")
-    ] = 10,
+        int | None,
+        typer.Option(
+            "--workers",
+            "-w",
+            metavar="N",
+            min=1,
+            help="The runs that are executed at the same time; default: 10.",
+            show_default=False,
+        ),
+    ] = None,
     rate: RateOption = None,
     retry: Annotated[
         bool,
@@ -123,13 +133,15 @@ def batch(
     if agent is not None:
         # The workers have an agent of their own, and a rule of this command would protect nothing.
         fields = [name for name in RunOptions.__struct_fields__ if name not in _OF_THE_COMMAND]
-        if given := [name for name in fields if getattr(options, name) != getattr(RunOptions(), name)]:
+        given = [name for name in fields if getattr(options, name) != getattr(RunOptions(), name)]
+        given += [name for name, value in (("workers", workers), ("rate", rate)) if value is not None]
+        if given:
             shown = ", ".join(f"--{name.replace('_', '-')}" for name in given)
             raise ConfigError(f"--agent takes no {shown}", hint="the agent of the workers has its own settings")
         engine = engine or find_engine(None)
     path = _results_path(tasks, output)
     found = read_tasks(read_bytes(tasks), tasks, name_batch(path))
-    settings: dict[str, Any] = {"concurrency": workers, "rate": read_rate(rate)}
+    settings: dict[str, Any] = {"concurrency": workers or _WORKERS, "rate": read_rate(rate)}
     with contextlib.ExitStack() as stack:
         context = stack.enter_context(AppContext(options))
         if not options.as_json:
@@ -158,14 +170,14 @@ def _results_path(tasks: str, output: str | None) -> Path:
 
 
 def _open(engine: str | None, results: Path, settings: dict[str, Any]) -> tuple[Engine, str]:
-    """The engine of a batch, and the journal as `dragoman approvals` takes it."""
+    """The engine of a batch, and the option of `dragoman approvals` that names its journal."""
     if engine is not None:
-        address = find_engine(engine)
-        return open_engine(address, **settings), describe_journal(address)
+        # The address may contain a password.
+        return open_engine(find_engine(engine), **settings), "--engine ADDRESS"
     from dragoman.engine import EmbeddedEngine
 
     journal = results.with_name(f"{results.name}.db")
-    return EmbeddedEngine(journal, **settings), str(journal)
+    return EmbeddedEngine(journal, **settings), f"--journal {shlex.quote(str(journal))}"
 
 
 def _make_agent(context: AppContext) -> Agent[Any]:
@@ -337,7 +349,7 @@ def _report(
     if signal is not None:
         return SIGNAL_BASE + signal
     if summary.without_result.get("waiting"):
-        print_error("runs wait for approval", f"dragoman approvals list --journal {place}, then start the batch again")
+        print_error("runs wait for approval", f"dragoman approvals list {place}, then start the batch again")
         return EXIT_CODES["waiting"]
     return 0 if summary.succeeded == summary.tasks else FATAL
 
@@ -352,6 +364,7 @@ def _draw(screen: Screen, summary: BatchSummary, path: Path, seconds: float) -> 
         kinds.append(("not yet run", missing))
     cost = "unknown" if summary.cost is None else f"${summary.cost:.4f}"
     tokens = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in summary.usage.items() if number)
+    others = summary.other_results
     times = ", ".join(f"{name} {value:.2f} s" for name, value in summary.seconds.items())
     screen.line((f"{summary.results:,} of {summary.tasks:,} results", "bold"), f" in {path}")
     screen.facts(
@@ -361,5 +374,6 @@ def _draw(screen: Screen, summary: BatchSummary, path: Path, seconds: float) -> 
             ("tokens", tokens),
             ("duration of a run", times),
             ("this start", f"{seconds:.1f} s"),
+            ("other results", f"{others:,}, of tasks that were changed or removed since" if others else ""),
         ]
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +36,7 @@ from dragoman.secrets import HumanSink, scrub
 from dragoman.types import InvalidCall, ToolCall, ToolResult
 
 if TYPE_CHECKING:
+    from dragoman.engine import PostgresEngine
     from dragoman.journal import Journal, SessionSummary
 
 
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
 MAX_RESULT_CHARS = 600
 MAX_TASK_CHARS = 60
+_MOST_LISTED = 20
 _AROUND = 50
 """Characters of an excerpt before and after a match."""
 
@@ -203,6 +207,7 @@ Examples:
   dragoman sessions fork trip other --turn 3 copy the session up to the end of turn 3
   dragoman sessions export trip > trip.jsonl write all records, one per line
   dragoman sessions delete trip              delete permanently
+  dragoman sessions delete --older-than 90d --yes
 """
 
 app = command_group("sessions", HELP)
@@ -403,36 +408,88 @@ def export(
 @app.command(short_help="Delete sessions permanently.")
 def delete(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Sessions, or ids of runs.", show_default=False)
-    ],
+        list[str] | None, typer.Argument(metavar="NAME...", help="Sessions, or ids of runs.", show_default=False)
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            metavar="30d",
+            help="All sessions that were not used for this time: 12h, 30d, 8w. One with an unfinished run remains.",
+            show_default=False,
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
-    """Delete sessions and all their records. They cannot be restored."""
+    """Delete sessions and all their records. They cannot be restored.
 
-    async def find_sessions(store: Journal) -> list[str]:
-        return list(dict.fromkeys([await _find(store, name) for name in names]))
-
-    async def work(store: Journal) -> list[dict[str, Any]]:
-        return [{"session": session, "records": await store.delete(session)} for session in sessions]
-
-    path = find_journal(journal)
-    sessions = with_journal(path, find_sessions)
-    if not yes:
+    In the database of workers, what the engine stores about their runs is deleted too. A run has to have ended there,
+    or to wait for an approval.
+    """
+    if bool(names) == (older_than is not None):
+        raise ConfigError("name sessions, or give --older-than", hint="dragoman sessions list shows the sessions")
+    before = max(0.0, time.time() - _read_period(older_than)) if older_than is not None else None
+    place = find_journal(journal)
+    sessions = with_journal(place, lambda store: _find_all(store, names or [], before))
+    if sessions and not yes:
         _confirm(sessions)
-    deleted = with_journal(path, work)
+    if isinstance(place, str):
+        # The engine first: a worker would begin a queued run anew whose records are gone.
+        _forget(place, sessions, before)
+    deleted = with_journal(place, lambda store: _delete(store, sessions))
     if as_json:
         write_json(deleted)
         return
-    for each in deleted:
+    for each in deleted if names else ():
         print_line(f"deleted {quote_value(each['session'])}: {count(each['records'], 'record')}")
+    if not names:
+        print_line(
+            f"deleted {count(len(deleted), 'session')}: {count(sum(each['records'] for each in deleted), 'record')}"
+        )
+
+
+async def _find_all(store: Journal, names: list[str], before: float | None) -> list[str]:
+    if before is None:
+        return list(dict.fromkeys([await _find(store, name) for name in names]))
+    return [each.session for each in await store.sessions() if each.last < before and not each.unfinished]
+
+
+async def _delete(store: Journal, sessions: list[str]) -> list[dict[str, Any]]:
+    return [{"session": session, "records": await store.delete(session)} for session in sessions]
+
+
+def _forget(address: str, sessions: list[str], before: float | None) -> None:
+    from dragoman.cli.worker import with_engine
+
+    async def work(engine: PostgresEngine) -> None:
+        if before is None:
+            runs = [run.run_id for session in sessions for run in await engine.journal.runs(session)]
+            await engine.forget(runs)
+        else:
+            await engine.forget_before(before)
+
+    with_engine(address, work)
+
+
+_UNITS = {"h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+def _read_period(text: str) -> float:
+    """The seconds of a period such as 30d."""
+    found = re.fullmatch(r"([0-9]{1,6})([hdw])", text.strip())
+    if found is None:
+        raise ConfigError(f"--older-than {text!r} is not a period", hint="write 12h, 30d or 8w")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def _confirm(sessions: list[str]) -> None:
     if not sys.stdin.isatty():
         raise ConfigError("standard input is not a terminal", hint="--yes deletes without confirmation")
-    answer = input(f"delete {', '.join(map(quote_value, sessions))} permanently? [y/N] ")
+    listed = ", ".join(map(quote_value, sessions[:_MOST_LISTED]))
+    more = f" and {len(sessions) - _MOST_LISTED:,} others" if len(sessions) > _MOST_LISTED else ""
+    answer = input(f"delete {listed}{more} permanently? [y/N] ")
     if answer.strip().lower() not in ("y", "yes"):
         raise ConfigError("nothing was deleted", hint="")
 

@@ -107,6 +107,8 @@ Examples:
   dragoman submit clerk "Where is order 7?" --wait     from anywhere
 """
 
+_PAUSE_SECONDS = 0.02
+
 app = typer.Typer(name="worker", add_completion=False, rich_markup_mode=None)
 
 
@@ -184,8 +186,13 @@ async def _work(engine: PostgresEngine, agents: Mapping[str, Agent[Any]], print_
             # The digest of an agent covers the tools of its MCP servers.
             for agent in agents.values():
                 await agent.load_tools()
-            print_start()
-            await engine.work(agents, stop)
+            work = asyncio.ensure_future(engine.work(agents, stop))
+            while not (work.done() or engine.is_working):
+                await asyncio.sleep(_PAUSE_SECONDS)
+            if engine.is_working:
+                # Only now: a program that reads this may submit, and a database that cannot be used is an error alone.
+                print_start()
+            await work
         finally:
             await engine.close()
             for agent in agents.values():

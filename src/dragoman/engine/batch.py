@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import hashlib
 import itertools
 import os
@@ -48,7 +49,8 @@ class BatchTask(Struct, frozen=True):
 def read_tasks(content: bytes, shown: str, batch: str) -> list[BatchTask]:
     """Read a task from each line: a text, or an object with `task` and perhaps `id`. Blank lines do not count."""
     tasks: dict[str, BatchTask] = {}
-    for number, line in enumerate(content.splitlines(), 1):
+    # Editors on Windows begin a file with this mark.
+    for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).splitlines(), 1):
         if not line.strip():
             continue
         place = f"{shown}, line {number}"
@@ -302,6 +304,8 @@ class BatchSummary(Struct, frozen=True):
     usage: dict[str, int]
     seconds: dict[str, float]
     """Percentiles of the duration of a run, by name: `p50`."""
+    other_results: int = 0
+    """The results in the file of tasks that were changed or removed since. They remain, and do not count."""
 
     @property
     def succeeded(self) -> int:
@@ -328,6 +332,7 @@ def summarise_batch(tasks: Sequence[BatchTask], results: ResultFile, states: Ite
         cost,
         dict(usage),
         dict(_percentiles(sorted(each.seconds for each in found))),
+        len(results.results) - len(found),
     )
 
 

@@ -136,7 +136,7 @@ class Executor:
             try:
                 return await self.live[run_id].advance()
             except RunExists:
-                log.info("run %s was begun before", run_id)
+                log.info("run %s was begun before, and continues here", run_id)
             except RunBusy as busy:
                 # Its last holder has ended without a release, was paused, or finishes a command. The lease ends soon.
                 if seen != busy.holder:
@@ -180,6 +180,10 @@ class Executor:
                 if run is not None and not self._is_closing:
                     await run.leave()
 
+    def attends(self, run_id: str) -> bool:
+        """Whether this process executes the run. Any thread may call this."""
+        return run_id in self._attendants
+
     async def end(self, run_id: str) -> None:
         """End a run that was cancelled between two commands."""
         async with self._turn(run_id):
@@ -213,4 +217,5 @@ class Executor:
         """Cancel a run that this process executes. Any thread may call this."""
         run = self.live.get(run_id)
         if run is not None and self.loop is not None:
+            log.info("run %s is cancelled", run_id)
             self.loop.call_soon_threadsafe(run.cancel, reason)

@@ -10,7 +10,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +24,19 @@ from dragoman.agent.journal import record_cancellation
 from dragoman.agent.records import decode, encode
 from dragoman.engine.engine import Rate, RunStatus, State
 from dragoman.engine.execution import CANCELLED, Executor, Progress, Submission, digest_tools, make_submission
-from dragoman.engine.workers import Heartbeat, WorkerStatus, connect, find_parked, find_workers
+from dragoman.engine.upkeep import (
+    ASK_AT_ONCE,
+    WAITING,
+    WORKFLOW,
+    Upkeep,
+    chunks,
+    queue_name,
+    queue_of,
+    resume,
+    rewind,
+    wake,
+)
+from dragoman.engine.workers import Heartbeat, WorkerStatus, connect, find_workers, has_engine
 from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.journal.journal import UnknownRun
 from dragoman.journal.postgres import IDLE_SECONDS, WAIT_SECONDS, PostgresJournal, Retry, describe_url, explain, is_away
@@ -38,14 +51,10 @@ T = TypeVar("T")
 APPLICATION = "dragoman"
 # One version for all workers: the tools of an agent are part of the name of its queue instead.
 VERSION = "1"
-WORKFLOW = "dragoman.run"
 CONCURRENCY = 50
 LEASE_SECONDS = 5.0
-WAITING = "awaiting_approval"
-"""The result of the workflow of a run that waits for an approval. A waiting run occupies no worker."""
 _POLL_SECONDS = 0.2
-_ASK_AT_ONCE = 1000
-_NOTICE_SECONDS = 10.0
+_REFUSED_SECONDS = 1.0
 _STATES: dict[str, State] = {
     "ENQUEUED": "queued",
     "DELAYED": "queued",
@@ -55,16 +64,6 @@ _STATES: dict[str, State] = {
     "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
     "CANCELLED": "cancelled",
 }
-
-
-def queue_name(agent: str, digest: str) -> str:
-    """Return the queue of an agent with certain tools."""
-    return f"{agent}:{digest}"
-
-
-def _chunks(run_ids: list[str]) -> Iterator[list[str]]:
-    for first in range(0, len(run_ids), _ASK_AT_ONCE):
-        yield run_ids[first : first + _ASK_AT_ONCE]
 
 
 def _serializer() -> Any:
@@ -118,57 +117,59 @@ def _forbid_pickle() -> None:
     kind.deserialize = deserialize  # type: ignore[method-assign, assignment]
 
 
+@cache
+def _hide_cancellations() -> None:
+    """Make DBOS log no traceback for a cancelled run. The worker logs the cancellation."""
+    from dbos import error
+
+    kinds = (error.DBOSWorkflowCancelledError, error.DBOSAwaitedWorkflowCancelledError)
+    logging.getLogger("dbos").addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], kinds)))
+
+
 def _describe(value: Any) -> Any:
     if isinstance(value, BaseException):
         return {"error_message": f"{type(value).__name__}: {value}"[:2000]}
     return str(value)
 
 
-def _describe_run(workflow: Any, served: Iterable[str]) -> RunStatus:
-    """Return the status of a run. `served` are the queues that live workers serve."""
+def _delete_workflows(run_ids: list[str], client: DBOSClient) -> None:
+    client.delete_workflows(run_ids)
+
+
+class NotSubmitted(UnknownRun):
+    """No run with this id was submitted."""
+
+    hint = "`dragoman status -n 100` lists the last runs that were submitted"
+
+    def __init__(self, run_id: str, place: str) -> None:
+        super().__init__(run_id)
+        self.args = (f"no run {run_id!r} was submitted to the database {place}",)
+
+
+def _goes_on(workflow: Any) -> bool:
+    """Whether a worker executes the run, or has to."""
+    return _STATES.get(workflow.status) in ("queued", "running")
+
+
+def _describe_run(workflow: Any, workers: Mapping[str, WorkerStatus]) -> RunStatus:
+    """Return the status of a run. `workers` are the live ones, by name."""
     state = _STATES.get(workflow.status, "failed")
-    queue = _queue_of(workflow)
+    queue = queue_of(workflow)
     agent, _, digest = queue.rpartition(":")
     why = ""
+    is_orphan = state == "running" and workflow.executor_id not in workers
     if state == "ended":
         why = str(workflow.output)
         state = {"cancelled": "cancelled", WAITING: "waiting"}.get(why, state)  # type: ignore[assignment]
     elif state == "failed":
         why = str(workflow.error)
-    elif state == "queued" and queue not in served:
-        why = f"no worker serves {agent} with the tools of this run ({digest})"
+    elif is_orphan or state == "queued":
+        state = "queued"
+        if not any(worker.agents.get(agent) == digest for worker in workers.values()):
+            why = f"no worker serves {agent} with the tools of this run ({digest})"
+        elif is_orphan:
+            why = "its worker has stopped or is paused; another one takes over"
     return RunStatus(workflow.workflow_id, agent, state, workflow.executor_id or "", why)
-
-
-def _queue_of(workflow: Any) -> str:
-    """Return the queue of a run. DBOS forgets that of a cancelled run; the submission knows it."""
-    if workflow.queue_name or workflow.input is None:
-        return workflow.queue_name or ""
-    try:
-        submission: Submission = decode(workflow.input["args"][0].encode(), Submission)
-    except (msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError):
-        # Another program wrote this row.
-        return ""
-    return queue_name(submission.agent, submission.digest)
-
-
-def _rewind(workflow: Any, client: DBOSClient) -> None:
-    """Queue a run again whose workflow has ended. A new workflow begins, and the journal knows where the run is."""
-    client.rewind_workflow(workflow.workflow_id, queue_name=_queue_of(workflow))
-
-
-def _wake(client: DBOSClient, run_ids: list[str], cancelled: list[str] | None = None) -> None:
-    """Queue waiting runs again, and cancelled runs, which a worker then ends in the journal."""
-    found: list[Any] = []
-    if run_ids:
-        over = client.list_workflows(workflow_ids=run_ids, status="SUCCESS", load_input=False)
-        found += [workflow for workflow in over if workflow.output == WAITING]
-    if cancelled:
-        found += client.list_workflows(workflow_ids=cancelled, status="CANCELLED")
-    for workflow in found:
-        with contextlib.suppress(Exception):
-            # Another worker may have been faster.
-            _rewind(workflow, client)
 
 
 class PostgresEngine:
@@ -205,8 +206,6 @@ class PostgresEngine:
         self._closing = threading.Event()
         self._executor: Executor | None = None
         self._digests: dict[str, str] = {}
-        self._noticed: set[str] = set()
-        self._next_notice = 0.0
         self._is_working = False
 
     @property
@@ -247,35 +246,38 @@ class PostgresEngine:
         return await asyncio.to_thread(self._query, find_workers)
 
     async def status(self, run_id: str) -> RunStatus:
+        return (await self._describe_all([await self._find(run_id)]))[0]
+
+    async def _find(self, run_id: str) -> Any:
         found = await self._list(workflow_ids=[run_id])
         if not found:
-            raise UnknownRun(run_id)
-        return (await self._describe_all(found))[0]
+            raise NotSubmitted(run_id, self._place)
+        return found[0]
 
     async def recent(self, limit: int) -> list[RunStatus]:
         """Return the status of the runs that were submitted last, the newest first."""
         return await self._describe_all(await self._list(name=WORKFLOW, limit=limit, sort_desc=True))
 
     async def _describe_all(self, workflows: list[Any]) -> list[RunStatus]:
-        served: set[str] = set()
-        if any(_STATES.get(workflow.status) == "queued" for workflow in workflows):
-            served = {queue_name(*pair) for worker in await self.workers() for pair in worker.agents.items()}
+        workers: dict[str, WorkerStatus] = {}
+        if any(_goes_on(workflow) for workflow in workflows):
+            workers = {worker.worker: worker for worker in await self.workers()}
         # DBOS forgets the queue of a cancelled run.
         without = [workflow.workflow_id for workflow in workflows if not workflow.queue_name]
         submitted = {each.workflow_id: each for each in (await self._list(workflow_ids=without, load_input=True))}
-        return [_describe_run(submitted.get(each.workflow_id, each), served) for each in workflows]
+        return [_describe_run(submitted.get(each.workflow_id, each), workers) for each in workflows]
 
     async def wait(self, run_id: str) -> RunStatus:
-        while not (status := await self.status(run_id)).is_settled:
+        while _goes_on(found := await self._find(run_id)):
             await asyncio.sleep(_POLL_SECONDS)
-        return status
+        return (await self._describe_all([found]))[0]
 
     async def follow(self, run_ids: Iterable[str]) -> AsyncIterator[RunStatus]:
         over = [status for status, state in _STATES.items() if state not in ("queued", "running")]
         left = list(dict.fromkeys(run_ids))
         while left:
             settled = set()
-            for some in _chunks(left):
+            for some in chunks(left):
                 for each in await self._describe_all(await self._list(workflow_ids=some, status=over)):
                     settled.add(each.run_id)
                     yield each
@@ -284,24 +286,65 @@ class PostgresEngine:
 
     async def retry(self, run_ids: Iterable[str]) -> None:
         lost = [status for status, state in _STATES.items() if state in ("failed", "cancelled")]
-        for some in _chunks(list(run_ids)):
+        for some in chunks(list(run_ids)):
             for each in await self._list(workflow_ids=some, status=lost, load_input=True):
-                await self._ask(partial(_rewind, each))
+                await self._ask(partial(rewind, each))
 
     async def answer(self, request_id: str, approval: Approval | bool) -> ApprovalRequest:
         given = approval if isinstance(approval, Approval) else Approval(approval)
         request = await answer_request(self._journal, request_id, given, now=time.time())
         # A worker would notice the answer within a second or two.
-        await self._ask(partial(_wake, run_ids=[request.run_id]))
+        await self._ask(partial(wake, run_ids=[request.run_id]))
         return request
 
     async def cancel(self, run_id: str, reason: str = "") -> None:
-        if (await self.status(run_id)).state == "waiting":
-            # For DBOS, the run has ended.
-            await self._ask(partial(_wake, run_ids=[run_id]))
-        await self._ask(lambda client: client.cancel_workflow(run_id))
-        # A worker ends the run in the journal.
+        status = await self.status(run_id)
+        if status.is_over:
+            return
+        # The journal first: if this process ends now, the workers find the record and do the rest.
         await record_cancellation(self._journal, run_id, reason or CANCELLED)
+        if status.state == "waiting":
+            # For DBOS, the run has ended.
+            await self._ask(partial(wake, run_ids=[run_id]))
+        await self._ask(lambda client: client.cancel_workflow(run_id))
+        # Its worker may have stopped meanwhile. If it has just died, the others record the cancellation and end the run
+        # after the lease.
+        await record_cancellation(self._journal, run_id, reason or CANCELLED)
+
+    async def forget(self, run_ids: Sequence[str]) -> None:
+        """Delete what DBOS stores about runs: the tasks, the steps and the outcomes. The journal is not changed.
+
+        Raises ConfigError if a worker executes one of the runs, or has to.
+        """
+        if not await asyncio.to_thread(self._query, has_engine):
+            return
+        found = [each for some in chunks(run_ids) for each in await self._list(workflow_ids=list(some))]
+        for each in found:
+            if _goes_on(each):
+                raise ConfigError(
+                    f"run {each.workflow_id} has not ended", hint=f"cancel it first: dragoman cancel {each.workflow_id}"
+                )
+        await self._delete([each.workflow_id for each in found])
+
+    async def forget_before(self, when: float) -> int:
+        """Do the same for all runs that ended before a time, in seconds since 1970. Return how many these were."""
+        if not await asyncio.to_thread(self._query, has_engine):
+            return 0
+        over = [status for status, state in _STATES.items() if state not in ("queued", "running")]
+        until = datetime.fromtimestamp(when, UTC).isoformat()
+        count = kept = 0
+        while found := await self._list(
+            name=WORKFLOW, status=over, completed_before=until, limit=ASK_AT_ONCE, offset=kept
+        ):
+            ended = [each.workflow_id for each in found if each.output != WAITING]
+            await self._delete(ended)
+            count += len(ended)
+            kept += len(found) - len(ended)
+        return count
+
+    async def _delete(self, run_ids: Sequence[str]) -> None:
+        for some in chunks(run_ids):
+            await self._ask(partial(_delete_workflows, list(some)))
 
     # ---- the database ------------------------------------------------------------------------------------------------
 
@@ -369,11 +412,17 @@ class PostgresEngine:
             await agent.load_tools()
         self._executor = Executor(self._journal, agents)
         self._digests = digests = {name: digest_tools(agent) for name, agent in agents.items()}
-        heartbeat = Heartbeat(self._url, self.worker, digests, take_over=self._take_over, look=self._look)
-        await asyncio.to_thread(self._persist, self._client)
+        upkeep = Upkeep(self._client, self._journal, self._executor, self.worker, digests)
+        heartbeat = Heartbeat(self._url, self.worker, digests, take_over=self._take_over, look=upkeep.look)
+        try:
+            await asyncio.to_thread(self._persist, self._client)
+            # Before DBOS: it continues the runs of its name at once.
+            await asyncio.to_thread(heartbeat.start)
+        except BaseException:
+            self._executor = None
+            raise
         try:
             await asyncio.to_thread(self._launch, digests)
-            await asyncio.to_thread(heartbeat.start)
             self._is_working = True
             await stop.wait()
             await self._executor.drain()
@@ -386,6 +435,7 @@ class PostgresEngine:
         from dbos import DBOS
 
         _workers.add(os.getpid())
+        _hide_cancellations()
         config: Any = {
             "name": APPLICATION,
             "system_database_url": self._dbos_url,
@@ -431,6 +481,7 @@ class PostgresEngine:
         steps of a repeated workflow always match those that were recorded.
         """
         from dbos import DBOS, error
+        from sqlalchemy.exc import DBAPIError
 
         executor = self._executor
         assert executor is not None
@@ -443,7 +494,18 @@ class PostgresEngine:
         async with executor.attend(submission.run_id):
             try:
                 while True:
-                    told = msgspec.convert(await DBOS.run_step_async({"name": "advance"}, advance), Progress)
+                    try:
+                        told = msgspec.convert(await DBOS.run_step_async({"name": "advance"}, advance), Progress)
+                    except DBAPIError as refusal:
+                        # Read-only, as after a failover, or a full disk. The command was executed, or is executed by
+                        # the next step.
+                        log.warning(
+                            "run %s: a step is not recorded, and is tried again: %s",
+                            submission.run_id,
+                            str(refusal.orig).partition("\n")[0],
+                        )
+                        await asyncio.sleep(_REFUSED_SECONDS)
+                        continue
                     if told.state != "goes_on":
                         return told.outcome
             except error.DBOSWorkflowCancelledError:
@@ -459,43 +521,9 @@ class PostgresEngine:
     def _resume(self, workers: list[str]) -> None:
         """Queue the runs of these workers again. DBOS then refuses their steps, and our journal their records."""
         client = self._client()
-        found = client.list_workflows(status="PENDING", executor_id=workers, load_input=False, load_output=False)
-        by_queue: dict[str, list[str]] = {}
-        for workflow in found:
-            by_queue.setdefault(workflow.queue_name or "", []).append(workflow.workflow_id)
-        for queue, run_ids in by_queue.items():
-            client.resume_workflows(run_ids, queue_name=queue)
-
-    def _look(self, connection: psycopg.Connection[Any]) -> None:
-        """Continue answered runs, cancel those that were cancelled elsewhere, and name those left to other workers."""
-        client, executor = self._client(), self._executor
-        _wake(client, *find_parked(connection))
-        if executor is None:
-            return
-        if live := list(executor.live):
-            for workflow in client.list_workflows(
-                workflow_ids=live, status="CANCELLED", load_input=False, load_output=False
-            ):
-                executor.cancel(workflow.workflow_id, CANCELLED)
-        if time.monotonic() >= self._next_notice:
-            self._next_notice = time.monotonic() + _NOTICE_SECONDS
-            self._notice_others(client)
-
-    def _notice_others(self, client: DBOSClient) -> None:
-        """Log once if runs wait for other tools than this worker has."""
-        queued = client.list_workflows(
-            status="ENQUEUED", name=WORKFLOW, limit=_ASK_AT_ONCE, load_input=False, load_output=False
+        resume(
+            client, client.list_workflows(status="PENDING", executor_id=workers, load_input=False, load_output=False)
         )
-        for queue in sorted({workflow.queue_name or "" for workflow in queued} - self._noticed):
-            agent, _, digest = queue.rpartition(":")
-            if agent in self._digests and self._digests[agent] != digest:
-                self._noticed.add(queue)
-                log.warning(
-                    "runs of %s need other tools than this worker has (%s, not %s); they are left to other workers",
-                    agent,
-                    digest,
-                    self._digests[agent],
-                )
 
     async def close(self) -> None:
         self._closing.set()

@@ -42,7 +42,12 @@ _SESSION = f"-c search_path=dragoman -c idle_in_transaction_session_timeout={IDL
 # A server that fails does not end this process, which would go on without the lost record. So every commit waits for
 # the disk, whatever the server's own setting is.
 _SESSION += " -c synchronous_commit=on"
-_KEEP_ALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 15000}
+KEEP_ALIVE: dict[str, Any] = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15000,
+}
 
 _GIVEN = "(?::bigint, ?::float8, ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea)"
 # Ids of calls are written by models, and a TEXT of Postgres cannot hold every character of them.
@@ -169,7 +174,7 @@ def connect(settings: Settings, *, writing: bool) -> PostgresConnection | None:
         connect_timeout=max(2, int(settings.wait_seconds)),
         application_name="dragoman journal",
         options=_SESSION,
-        **_KEEP_ALIVE,
+        **KEEP_ALIVE,
     )
     try:
         raw.adapters.register_loader("text", _bytes_loader())
@@ -263,6 +268,11 @@ def is_away(error: BaseException) -> bool:
     return isinstance(error, psycopg.OperationalError) and (_code_of(error) or "08").startswith(("08", "57P"))
 
 
+def is_refused_for_now(error: BaseException) -> bool:
+    """Whether the server has refused a statement for a reason that may go away."""
+    return (getattr(error, "sqlstate", None) or "").startswith(_FOR_NOW)
+
+
 class Retry(Struct):
     """The waiting time between two attempts to reach the server: it doubles, up to a limit."""
 
@@ -277,7 +287,7 @@ class Retry(Struct):
             # The first new connection usually succeeds: the server ended the old one while nobody used it.
             self.deadline = time.monotonic() + self.seconds
         elif self.pause == 2 * _FIRST_PAUSE:
-            _log.warning("the database %s cannot be reached; trying for %.0f seconds", self.place, self.seconds)
+            _log.warning("the database %s cannot be used now; trying for %.0f seconds", self.place, self.seconds)
         left = self.deadline - time.monotonic()
         if left <= 0 or stop.is_set():
             return False
@@ -299,7 +309,13 @@ class PostgresWriter(Writer[PostgresConnection]):
         while True:
             super().serve(jobs)
             jobs = [job for job in jobs if isinstance(job.outcome[1], JournalUnreachable)]
-            if not jobs or not retry.wait(self.stop):
+            if not jobs:
+                return
+            if self._connection is not None:
+                # Another server may be the primary one by now.
+                self._connection.raw.close()
+                self._connection = None
+            if not retry.wait(self.stop):
                 return
 
     def _open(self) -> PostgresConnection:
@@ -360,11 +376,16 @@ class PostgresWriter(Writer[PostgresConnection]):
 
 
 _LOCKED = "55P03"
+_FOR_NOW = ("25006", "53")
+"""Read-only, as after a failover, or without disk, memory or connections: this may change by waiting."""
 
 
 def _unreachable(error: BaseException, raw: psycopg.Connection[Any] | None, place: str) -> BaseException:
     if getattr(error, "sqlstate", None) == _LOCKED:
         return JournalUnreachable(f"the journal in the database {place} is locked", hint="try again")
+    if is_refused_for_now(error):
+        told = explain(error, place)
+        return JournalUnreachable(str(told), hint=getattr(told, "hint", ""))
     return _away(error, place) if _is_lost(error, raw) else explain(error, place)
 
 

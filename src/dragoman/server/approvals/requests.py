@@ -11,7 +11,14 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.agent.approvals import Approval, ApprovalRequest, RequestCache, find_answer, list_requests
+from dragoman.agent.approvals import (
+    Approval,
+    ApprovalRequest,
+    RequestCache,
+    find_answer,
+    list_requests,
+    list_requests_of,
+)
 from dragoman.agent.review import request_as_data, state_of, submit_answer
 from dragoman.characters import escape_message
 from dragoman.errors import DragomanError
@@ -112,7 +119,7 @@ class PendingRequests:
     async def answer(self, request_id: str, digest: str, approval: Approval, by: str) -> Outcome:
         """Answer a request whose digest the person has seen. The first answer counts, and only for this digest."""
         for attempt in range(_ATTEMPTS):
-            request = next((each for each in await list_requests(self._journal) if each.id == request_id), None)
+            request = await self._find_unshown(request_id)
             if request is None:
                 return await self.explain(request_id)
             shown = replace(request, digest=digest)
@@ -129,6 +136,12 @@ class PendingRequests:
         # Told by what was written, because the run may go on and use the answer at any moment.
         lost = "; the audit log has no record of it" if done.audit_error else ""
         return Outcome(200, f"{done.verdict} by {by}{lost}", await self._describe(done.request))
+
+    async def _find_unshown(self, request_id: str) -> ApprovalRequest | None:
+        """Return a request as the journal stores it. Whoever answers has usually seen it, so its run is known."""
+        run_id, _ = self._runs.get(request_id, ("", ""))
+        found = await (list_requests_of(self._journal, run_id) if run_id else list_requests(self._journal))
+        return next((each for each in found if each.id == request_id), None)
 
     async def explain(self, request_id: str) -> Outcome:
         """Say what became of a request that does not wait any more."""
