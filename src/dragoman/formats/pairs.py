@@ -333,8 +333,11 @@ class ReadValue(Waiting):
         cdata: bool,
         unique: bool,
         untyped_is_text: bool,
+        states_types: bool,
     ) -> None:
         self.lead = lead
+        self.states_types = states_types
+        """Values have an attribute for their type. One without it was not written as the format says."""
         self.untyped_is_text = untyped_is_text
         self.cdata = cdata
         self.unique = unique
@@ -362,10 +365,11 @@ class ReadValue(Waiting):
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         key = scope.filled["key"]
         stated = scope.filled.pop("type", None)
+        is_untyped = self.states_types and stated is None
         is_text = not self.cdata and _is_text(schema_of(scope.tool, key), stated)
         lead = (yield from self._skip_lead(cursor)) if self.lead else ""
         # Only the end of a value shows whether the line end before it is layout.
-        is_streamed = is_text and not (self.is_unframed and (yield from begins_line(cursor)))
+        is_streamed = is_text and not is_untyped and not (self.is_unframed and (yield from begins_line(cursor)))
         stops = self.plain_stops if lead == "\n" else self.stops
         mark = cursor.begin()
         if is_streamed:
@@ -386,6 +390,8 @@ class ReadValue(Waiting):
     ) -> None:
         """Convert the complete text of the value to its type, and emit what has not been emitted yet."""
         schema = schema_of(scope.tool, key)
+        if self.states_types and stated is None:
+            text = _without_cdata(text)
         if self.is_unframed and (framed := own_lines(text)) is not None:
             text = framed[1]
         if self.is_tag and "&" in text:
@@ -426,8 +432,8 @@ class ReadValue(Waiting):
         return plain
 
     def _type(self, text: str, schema: JsonObject | None, stated: str | None, scope: Scope) -> Any:
-        if self.cdata and text.lstrip().startswith("<![CDATA[") and text.rstrip().endswith("]]>"):
-            text = text.strip()[9:-3]
+        if self.cdata:
+            text = _without_cdata(text)
         if stated is not None and schema is None:
             try:
                 return decode(text)
@@ -499,6 +505,11 @@ def begins_line(cursor: Cursor) -> Generator[None, None, bool]:
 
 own_lines = re.compile(r"\r?\n(.*?)\r?\n[ \t]*\Z", re.DOTALL).match
 """Matches a value that has lines of its own, without the line ends around it."""
+
+
+def _without_cdata(text: str) -> str:
+    stripped = text.strip()
+    return stripped[9:-3] if stripped.startswith("<![CDATA[") and stripped.endswith("]]>") else text
 
 
 def _is_json(text: str) -> bool:

@@ -300,6 +300,7 @@ class _Compiler:
             exits=ends,
             openers=self.openers,
             cdata=self.row.cdata,
+            states_types=bool(self.row.type_words),
             unique=self.row.unique_keys,
             untyped_is_text=self.row.untyped_is_text,
         )

@@ -71,7 +71,7 @@ LABELS = (
     "tool-calls", "tool_use", "tool_code", "function", "functions", "function_call", "function_calls", "functioncall",
     "invoke", "action", "name", "tool_name", "function_name", "commentary", "assistant", "assistantcommentary",
     "analysis", "channel", "to", "recipient", "default_api", "api", "json", "use", "request", "type", "command",
-    "tool_request", "begin", "start",
+    "tool_request", "begin", "start", "antml",
     # The same words in other languages
     "工具", "调用", "调用工具", "工具调用", "函数", "函数调用", "ツール", "関数", "도구", "함수", "herramienta",
     "función", "acción", "llamada", "ferramenta", "função", "chamada", "werkzeug", "funktion", "aufruf", "outil",
@@ -93,12 +93,15 @@ def _join_labels() -> str:
 
 
 ANY_LABEL = _join_labels()
+_OPENING, _CLOSING = "[【「『«⟦〔〖", "\\]】」』»⟧〕〗"
+"""Brackets around a label, for a class of characters."""
 match_label = re.compile(
-    rf"(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}(?:[:：=](?P<blank>[ \t*]*)|(?=[\]】|>}}%\"'(\n]|:\*|<[|｜]))"
+    rf"(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}"
+    rf"(?:[:：=](?P<blank>[ \t*]*)|(?=[{_CLOSING}|>}}%\"'(\n]|:\*|<[|｜]|[{{\[]\s*[{{\"']))"
 ).match
 _heading = re.compile(rf"(?:#{{1,6}}|[-*]|\*{{2,3}})[ \t]*(?=(?:{ANY_LABEL})\b)|\*{{2,3}}(?=\w)").match
 """Matches the markup of a heading, a list or bold text before a label, at the beginning of a message."""
-_doubled = re.compile(r"(?:%{2,3}|:{2,3})[ \t]*").match
+_doubled = re.compile(r"(?:%{2,3}|:{2,3}|@{2,3})[ \t]*").match
 _may_mark = re.compile(r"##|==|--|\[{0,2}[A-Z]{3}").match
 _doubled_object = re.compile(r"\{\{\s*[\"'“]").match
 _object_in_tag = re.compile(r"\s*(?=[{\[]\s*[\"'{])").match
@@ -115,20 +118,28 @@ _named_attribute = re.compile(
     re.VERBOSE,
 ).match
 _typed_attribute = re.compile(r"""[^<>\n]*?\s(?:type|id)\s*=\s*["']?\s*""").match
-_suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
+_suffix = re.compile(r"\s*[=:\s(/]\s*[\"']?").match
 _fence = re.compile(
-    r"(?!~{3,}[ \t]?[\w\-.:]*[ \t]\{)(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*(?:\r?\n|(?<=\w[ \t])(?=\{))"
+    r"(?!~{3,}[ \t]?[\w\-.:]*[ \t]\{)(`{3,}|~{3,})[ \t]?"
+    r"(?:(?:json|xml|yaml|text)[ \t]+(?=\w*(?:tool|call|function)))?([\w\-.:]*)[ \t]*(?:\r?\n|(?<=\w[ \t])(?=\{))"
 ).match
 _markup_begins = re.compile(r"<|\[(?!\s*[\"'][^\W\d][\w.\-]*[\"']\s*,)").match
 _list_may_begin = re.compile(r"(?:\[[^,{(]*)?\Z").match
 _name_element = re.compile(
-    r"(?:[a-z]{1,20}[:_])?(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z"
+    r"(?:[a-z]{1,20}[:_])?(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z", re.IGNORECASE
 ).match
 _side_element = re.compile(r"<([\w:.\-]{0,60}id|server(?:_name)?)>[^<>\n]{0,100}</\1>").match
 """Matches an element that a wrapper has before the name of the tool."""
 _unmarked = re.compile(r"""\{(?!\{)|\[\s*[{"']|(?:\[\s+)?[^\W\d][\w.\-\\]*[ \t]?\(""").match
 """Matches the beginnings of lines that only a closing tag can make a marked call."""
-_NEUTRAL = "]】}*:=>\"'`,(~|｜"
+_NEUTRAL = "]】」』»⟧〕〗}*:=>\"'`,(~|｜"
+_capital_label = re.compile(r"[A-Z]{2,}_[A-Z_]*[A-Z][ \t]*[:：]").match
+"""Matches a label that is a mark by its spelling: TOOL_CALL: ..."""
+_half_tag = re.compile(
+    r"""(?:[a-z]{1,20}:)?(?:invoke|function|tool|tool_call|action)\s+(?:name|tool|function)\s*=\s*["']?\s*"""
+).match
+"""Matches a tag without its first bracket, up to the name."""
+_named_token = re.compile(r"""<[|｜][\w \-]{1,40}[=:]\s*["']?([^\W\d][\w.\-]{0,99})["']?\s*[|｜]>""").match
 _LONGEST_TAG = 300
 _LONGEST_LABEL = 60
 _LOOK_AHEAD = 420
@@ -404,7 +415,7 @@ class ImprovisedReader:
     # ---- the walk to the name ----------------------------------------------------------------------------------------
 
     def _find_name(self, text: str, at: int, *, final: bool, is_first: bool) -> Name | None:
-        head = Head(at, is_first)
+        head = Head(at, is_first, at)
         for _ in range(MOST_TOKENS):
             position = head.position = _blank(text, head.position).end()  # type: ignore[union-attr]
             if position >= len(text):
@@ -457,8 +468,10 @@ class ImprovisedReader:
         position = head.position
         token = _token(text, position)
         if token is not None:
+            named = _named_token(text, position) if not self._is_open else None
+            tool = self._offered.find(named[1]) if named is not None else None
             head.position, head.marked = token.end(), True
-            return None
+            return None if tool is None else self._check(text, head, tool, token.end(), final=final)
         if not final and len(text) - position < _LONGEST_TAG and _whole_tag(text, position) is None:
             raise _More
         word = _tag_word(text, position)
@@ -514,8 +527,16 @@ class ImprovisedReader:
         label = match_label(text, position)
         if label is not None:
             head.position = label.end()
-            head.marked = head.marked or label["blank"] == ""
+            # A bracket behind the label has lost the one before it.
+            half = position == head.start and text[label.end() : label.end() + 1] in ("]", "】")
+            head.marked = head.marked or half or label["blank"] == "" or _capital_label(text, position) is not None
             return None
+        half_tag = _half_tag(text, position) if not self._is_open else None
+        written_in_tag = match_name(text, half_tag.end()) if half_tag is not None else None
+        tool = self._offered.find(written_in_tag[0]) if written_in_tag is not None else None
+        if tool is not None and written_in_tag is not None:
+            head.marked = head.has_tag = head.lacks_marker = True
+            return self._check(text, head, tool, written_in_tag.end(), in_tag=True, final=final)
         name = match_name(text, position)
         if name is None:
             self._take_sigil(text, head)
@@ -557,12 +578,12 @@ class ImprovisedReader:
             head.position, head.marked = token.end(), True
             return
         heading = _heading(text, position) if head.is_first and not (head.marked or head.fence) else None
-        doubled = _doubled(text, position) if character in "%:" else None
+        doubled = _doubled(text, position) if character in "%:@" else None
         if heading is not None:
             head.position = heading.end()
         elif doubled is not None:
             head.position, head.marked, head.words = doubled.end(), True, _MOST_WORDS
-        elif character in "[【":
+        elif character in "[【" or (character in _OPENING and match_label(text, position + 1) is not None):
             # A list of objects or of numbers is not a label.
             head.marked = head.marked or following.isalpha() or following in ("[", "/")
             head.position, head.words = position + 1, _MOST_WORDS

@@ -24,6 +24,8 @@ class Head(Struct):
 
     position: int
     is_first: bool
+    start: int = -1
+    """Where the walk began."""
     marked: bool = False
     fence: str = ""
     is_inner_fence: bool = False
@@ -67,17 +69,17 @@ _closers = re.compile(
     | (?:</s>|<(?:eos|eom|eot|end_[a-z]{{1,20}}(?:_[a-z]{{1,20}})?)>)(?=\s*\Z) | \[unused\d{{1,3}}\]
     | (?P<star>[\u2600-\u27bf])[A-Za-z_]{{1,20}}(?P=star):?(?=\s*\Z)
     | <{{2,3}}\[?/?(?:END|end|/)[\w\- ]{{1,40}}\]?>{{2,3}}
-    | \[{{1,2}}(?:/|END[ _\-])[\w\- ]{{1,40}}\]{{1,2}} | \{{\{{/[\w\- ]{{1,40}}\}}\}}
+    | [\[【「『«⟦〔〖]{{1,2}}(?:/|END[ _\-])[\w\- ]{{1,40}}[\]】」』»⟧〕〗]{{1,2}} | \{{\{{/[\w\- ]{{1,40}}\}}\}}
     | (%%|::)/?[\w\- ]{{1,40}}(?:%%|::)?(?=\s|\Z)
     | (?P<run>[@!$%:\#~=])(?P=run)+(?=\s|\Z)
     | (?:invoke|function|tool_call)> | />
-    | [\])}}>|;] | (?<=[\]}}])"(?=\s*(?:<|`|\Z)) | (?<=[\]\)}}])`(?!`)
+    | [\])}}>|;】」』»⟧〕〗] | (?<=[\]}}])"(?=\s*(?:<|`|\Z)) | (?<=[\]\)}}])`(?!`)
     )""",
     re.VERBOSE,
 ).match
 setting = re.compile(r"\][ \t]*\r?\n\s*[\w.\-]+[ \t]*[=:]").match
 logged = re.compile(r"\][ \t]+[\w.\-]+[=:]").match
-closing_mark_after = re.compile(r"</|\[/|\|>|｜>").search
+closing_mark_after = re.compile(r"</|[\[【「『«⟦〔〖]/|\|>|｜>").search
 _closing_mark = re.compile(
     rf"\s*(?:</\s?{SIGIL}(?!(?:s|think\w*)\s*>)[^\W\d]|<[|｜]/|<[|｜]?\w*(?:tool|call)\w*[|｜]>|\[/)", re.IGNORECASE
 ).match
