@@ -28,8 +28,8 @@ CHUNKINGS = ((1,), (5,), (17, 2, 40))
 # improvement, enter the new figure. The goal: 90 % of the rows right, none wrong, partial or silent, and no decoy taken
 # for a call. `text` counts the rows with `said` (257) whose remaining text is right, `partial` the rows with only some
 # of their calls, `silent` the missed rows about which nothing is reported.
-AT_LEAST = {"right": 1124, "text": 246, "parsed right": 964}
-AT_MOST = {"wrong": 0, "partial": 0, "silent": 7, "parsed wrong": 0, "decoys taken": 0}
+AT_LEAST = {"right": 1172, "text": 246, "parsed right": 1004}
+AT_MOST = {"wrong": 0, "partial": 0, "silent": 3, "parsed wrong": 0, "decoys taken": 0}
 
 Calls = list[tuple[str, str]]
 
@@ -145,10 +145,10 @@ def test_a_streamed_text_is_parsed_as_the_whole() -> None:
 
 
 def test_the_rows_cover_formats_damage_and_decoys() -> None:
-    assert len(INVENTED) >= 1150
+    assert len(INVENTED) >= 1190
     assert len({row["format"] for row in INVENTED}) >= 22
     assert len({row["damage"] for row in INVENTED}) >= 15
-    assert len(DECOYS) >= 590
+    assert len(DECOYS) >= 650
     assert all(1 <= len(row["calls"]) <= 3 or row["report"] in {"must", "may"} for row in INVENTED)
     assert all(row["calls"] == [] for row in DECOYS)
 

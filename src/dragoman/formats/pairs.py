@@ -375,8 +375,16 @@ class ReadValue(Waiting):
         if is_streamed:
             cursor.delta(_prefix(key, scope) + '"')
         quiet = PassThrough(stops.wakes, "string" if is_streamed else "silent")
-        length, is_closed = yield from self._run_to_end(cursor, stops, quiet, _Shown(self.closers, mark))
-        text = cursor.since(mark)
+        try:
+            length, is_closed = yield from self._run_to_end(cursor, stops, quiet, _Shown(self.closers, mark))
+            text = cursor.since(mark)
+        except Truncated:
+            plain = _plain_end(cursor.since(mark), self.closers)
+            if plain is None:
+                raise
+            cursor.repair("foreign_closer")
+            text, length, is_closed = plain, 0, True
+            cursor.ended = False
         cursor.position += length
         if not is_closed:
             cursor.repair("closed_argument")
@@ -505,6 +513,24 @@ def begins_line(cursor: Cursor) -> Generator[None, None, bool]:
 
 own_lines = re.compile(r"\r?\n(.*?)\r?\n[ \t]*\Z", re.DOTALL).match
 """Matches a value that has lines of its own, without the line ends around it."""
+
+
+_LONGEST_END = 300
+
+
+def _plain_end(text: str, closers: frozenset[str]) -> str | None:
+    """Return a value that ends, with the whole reply, in the closers of this format without their sigil."""
+    tail = text[-_LONGEST_END:]
+    for closer in closers:
+        word = _sigil_word(closer)
+        ended = re.search(rf"</{word[1]}>\s*(?:</\w+>\s*)+\Z", tail) if word is not None else None
+        if word is not None and ended is not None:
+            value = text[: len(text) - len(tail) + ended.start()]
+            return value if f"<{word[1]}" not in value and f"</{word[1]}" not in value else None
+    return None
+
+
+_sigil_word = re.compile(r"</[^\w<>\s]+\w+[^\w<>\s]+([a-z]+)>\Z").match
 
 
 def _without_cdata(text: str) -> str:

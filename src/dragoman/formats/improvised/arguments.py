@@ -25,7 +25,10 @@ from dragoman.types import Change, JsonObject, Tool
 
 MOST_PAIRS = 100
 """The maximal number of arguments of one call."""
-SIGIL = r"(?:[|｜‖]{1,2}\s?)?(?:(?:[A-Z][A-Z0-9_]{1,19}\s?[|｜‖]{1,2}\s?|DSML\s)(?=[a-z]))?(?:[^\W\d]\w{0,19}:(?=\w))?"
+SIGIL = (
+    r"(?:[|｜‖]{1,2}\s?)?(?:(?:(?:[A-Z][A-Z0-9_]{1,19}|dsml)\s?[|｜‖]{1,2}\s?|DSML\s)(?=[a-z]))?"
+    r"(?:[^\W\d]\w{0,19}:(?=\w))?"
+)
 """The bars, a word in capitals as that of DeepSeek, and the prefix of a namespace, before the word of a tag."""
 
 _CONTAINERS = "|".join((*ARGUMENT_KEYS, "body"))
@@ -82,8 +85,9 @@ _glue = re.compile(
     | <!\[CDATA\[(?=\s*\{{)
     | <(?:[a-z]{{1,20}}:)(?:tool_)?(?:{_CONTAINERS})>
     | <{SIGIL}(?i:{_CONTAINERS}|code)(?:\s+type\s*=\s*["']\w+["'])?\s*[|｜]{{0,2}}>
-    | ["'`*]*(?:{_CONTAINERS}|Action\ Input|Arguments|Parameters|Input|Args|参数|引数|매개변수|Argumentos
-        |Par[áâ]metros|Paramètres|Argumente|Eingabe|Argomenti|Parametri|Параметры|Аргументы)["'`*]*\s*[:：=]
+    | ["'`*]*(?i:{_CONTAINERS}|Action\ Input|Arguments|Parameters|Input|Args|参数|引数|매개변수|Argumentos
+        |Par[áâ]metros|Paramètres|Argumente|Eingabe|Argomenti|Parametri|Параметры|Аргументы|入力|输入|入参|Entrada
+        |Entrée|Ввод)["'`*]*\s*[:：=]
     | (?:(?:commentary|analysis|final)\s+)?(?:json|JSON|constrain|code|commentary)(?=\s*[{{<])
     | [^\x00-\x7f]{{1,40}}(?=json\s*\{{)
     | ```\w{{0,10}}\s
@@ -438,6 +442,8 @@ def read_elements(text: str, position: int, tool: Tool, closers: Closers) -> Arg
         values[key] = _element_value(raw, tool, key, repairs)
     if not values:
         return _elements_in_json(text, end, tool)
+    if outer and not _closes(text, end):
+        return None  # more follows in an element that no tool has, as in a document
     return Arguments(values, end, "elements", repairs)
 
 

@@ -118,7 +118,7 @@ _named_attribute = re.compile(
     re.VERBOSE,
 ).match
 _typed_attribute = re.compile(r"""[^<>\n]*?\s(?:type|id)\s*=\s*["']?\s*""").match
-_suffix = re.compile(r"\s*[=:\s(/]\s*[\"']?").match
+_suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
 _fence = re.compile(
     r"(?!~{3,}[ \t]?[\w\-.:]*[ \t]\{)(`{3,}|~{3,})[ \t]?"
     r"(?:(?:json|xml|yaml|text)[ \t]+(?=\w*(?:tool|call|function)))?([\w\-.:]*)[ \t]*(?:\r?\n|(?<=\w[ \t])(?=\{))"
@@ -504,6 +504,9 @@ class ImprovisedReader:
             names.append((spaced[1], spaced.end() - 1))
         if not _name_element(word[1]):
             names.append((word[1], word.end()))
+        if text.startswith("/", word.end()) and _wrapper_word(word[1]) is not None:
+            slashed = match_name(text, word.end() + 1)
+            names += [] if slashed is None else [(slashed[0], slashed.end())]
         for before in (_named_attribute, _typed_attribute, _suffix):
             lead = before(text, word.end(), word.end() + _LONGEST_TAG)
             name = match_name(text, lead.end()) if lead is not None else None
