@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from msgspec import Struct
 
@@ -64,7 +65,8 @@ _called_with = re.compile(
 _after_sentence = re.compile(
     r"[.!?:。！？…][ \t]?(?:<([^\W\d][\w.\-]{0,99})(?:\s[^<>\n]{0,200})?/?>|call:([^\W\d][\w.\-]{0,99})[({])"
 ).finditer
-_objects = re.compile(r"\{\s*[\"']([^\W\d][\w.\-]*)[\"']\s*:").finditer
+_OBJECT = re.compile(r"\{\s*[\"']([^\W\d][\w.\-]*)[\"']\s*:")
+_objects, _object = _OBJECT.finditer, _OBJECT.match
 _fence_begins = re.compile(r"```\w{0,10}[ \t]*\r?\n\s*\Z").match
 _is_heading = re.compile(r"[ \t]*(?:#{1,6}[ \t]|\*\*|[-*][ \t])").match
 _speaks_of_call = re.compile(r"\b(?:call|invok|execut|us(?:e|ing)\b|run|input|argument|param)", re.IGNORECASE).search
@@ -220,9 +222,8 @@ def _marked(text: str, offered: OfferedNames) -> Iterator[Attempt]:
             yield Attempt("", (tag.start(), _end_of_line(text, tag.end())), "it names no tool")
     if "<" not in text and "[T" not in text and "[t" not in text and not has_functools:
         return
-    for token in _nameless_token(text):
-        found = _objects(text, token.end())
-        fitting = next(found, None)
+    for token in islice(_nameless_token(text), _MOST):
+        fitting = _object(text, token.end())
         if fitting is not None and any(_may_be_arguments(text, fitting, tool) for tool in offered.tools or ()):
             yield Attempt("", (token.start(), _end_of_line(text, token.end())), "it names no tool")
     for wrapper in (*_wrappers(text), *(_functools(text) if has_functools else ())):
