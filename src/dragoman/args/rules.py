@@ -43,6 +43,7 @@ REPAIRS = {
     "triple_quotes": "read a string in triple quotes",
     "unescaped_quotes": "took off a layer of backslashes before quotes",
     "unusual_blanks": "read blanks that JSON does not know",
+    "wide_punctuation": "read the colons and commas of East Asian text between the parts of a value",
     # The call around it.
     "added_prefix": "added the first word of a call that was left out",
     "added_quotes": "added both quotes of a string",

@@ -422,9 +422,29 @@ def repair(text: str, *, complete: bool = True) -> Repaired:
     try:
         value = _read(text, complete, rules)
     except Unreadable as error:
-        return Repaired(None, error=str(error))
+        return _repair_structure(text, complete) or Repaired(None, error=str(error))
     # There was no other fault, so it is white space that JSON does not allow.
     return Repaired(value, tuple(rules) or ("unusual_blanks",))
+
+
+_ODD_COLON = re.compile(r"""(?<=[^\\]["”}\]\del])\s*([：，])(?=\s*["“{\[\dtfn-])""")
+_ODD_BLANK = re.compile(r"""(?<=[:,{\[}\]"])[▁ĠĊ]+|[▁ĠĊ]+(?=[{}\[\]:,"])|\A[▁ĠĊ]+|[▁ĠĊ]+\Z""")
+"""Matches what tokenizers write for a blank and a newline."""
+
+
+def _repair_structure(text: str, complete: bool) -> Repaired | None:
+    """Read a value with the colons and commas of East Asia, or the blanks of a tokenizer, between its parts."""
+    rules: dict[str, None] = {}
+    plain, blanks = _ODD_BLANK.subn(" ", text)
+    plain, colons = _ODD_COLON.subn(lambda found: ":" if found[1] == "：" else ",", plain)
+    if not blanks and not colons:
+        return None
+    try:
+        value = _read(plain, complete, rules)
+    except Unreadable:
+        return None
+    found = ["unusual_blanks"] * bool(blanks) + ["wide_punctuation"] * bool(colons)
+    return Repaired(value, tuple(dict.fromkeys((*found, *rules))))
 
 
 def _read(text: str, complete: bool, rules: dict[str, None]) -> Any:

@@ -672,7 +672,9 @@ _shows = re.compile(
     r"|emitted|got|said|saw|sent|wrote)\W*\Z"
     r"|(?:\b(?:modell|modèle|modelo|modello|модель)\b|模型|モデル)[^.!?。\n]{0,30}[:：]\Z"
     r"|\b(?:was|were|looked like|read)(?: this)?\W*:\Z"
-    r"|^\W*(?:actual|expected|observed)\b[^.!?\n]{0,60}:\Z",
+    r"|^\W*(?:actual|expected|observed)\b[^.!?\n]{0,60}:\Z"
+    r"|^(?-i:DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|TRACE|[DEFIW] \w+_\w+:)[^.!?\n]{0,120}[:=]\Z"
+    r"|\b(?:leaked|unparsed)\b[^.!?\n]{0,40}[:=]\Z",
     re.IGNORECASE,
 ).search
 """Matches a line that announces an example, or what somebody has seen."""

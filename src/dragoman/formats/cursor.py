@@ -104,7 +104,8 @@ class Markers:
         if self._line_gate is not None:
             gates = [*self._line_gate, *_branches(grow(self._line_words), partial=partial)]
             if partial:
-                gates.insert(0, rf"\S{{0,{_LINE_START}}}+[ \t]{{0,9}}+(?:to?)?\Z")  # `commentary to=NAME` has a blank
+                # `commentary to=NAME` and `invoke name="NAME"` have a blank.
+                gates.insert(0, rf"\S{{0,{_LINE_START}}}+[ \t]{{0,9}}+(?:to?|n(?:a(?:me?)?)?)?\Z")
             branches += [rf"\n(?=[ \t]*+(?:{'|'.join(gates)}))"] if gates else []
         # Every branch begins with a literal character, so the search can skip to the next one of these.
         pattern = re.compile("|".join(branches))

@@ -245,6 +245,8 @@ def read_arguments(value: Any, *, encoded: bool = False) -> tuple[JsonObject, tu
         return value, ()
     if value is None:
         return {}, ()
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+        return value[0], ("unwrapped_arguments",)
     if isinstance(value, str):
         if not value.strip():
             return {}, ()

@@ -333,8 +333,11 @@ class ReadValue(Waiting):
         cdata: bool,
         unique: bool,
         untyped_is_text: bool,
+        states_types: bool,
     ) -> None:
         self.lead = lead
+        self.states_types = states_types
+        """Values have an attribute for their type. One without it was not written as the format says."""
         self.untyped_is_text = untyped_is_text
         self.cdata = cdata
         self.unique = unique
@@ -362,17 +365,26 @@ class ReadValue(Waiting):
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         key = scope.filled["key"]
         stated = scope.filled.pop("type", None)
+        is_untyped = self.states_types and stated is None
         is_text = not self.cdata and _is_text(schema_of(scope.tool, key), stated)
         lead = (yield from self._skip_lead(cursor)) if self.lead else ""
         # Only the end of a value shows whether the line end before it is layout.
-        is_streamed = is_text and not (self.is_unframed and (yield from begins_line(cursor)))
+        is_streamed = is_text and not is_untyped and not (self.is_unframed and (yield from begins_line(cursor)))
         stops = self.plain_stops if lead == "\n" else self.stops
         mark = cursor.begin()
         if is_streamed:
             cursor.delta(_prefix(key, scope) + '"')
         quiet = PassThrough(stops.wakes, "string" if is_streamed else "silent")
-        length, is_closed = yield from self._run_to_end(cursor, stops, quiet, _Shown(self.closers, mark))
-        text = cursor.since(mark)
+        try:
+            length, is_closed = yield from self._run_to_end(cursor, stops, quiet, _Shown(self.closers, mark))
+            text = cursor.since(mark)
+        except Truncated:
+            plain = _plain_end(cursor.since(mark), self.closers)
+            if plain is None:
+                raise
+            cursor.repair("foreign_closer")
+            text, length, is_closed = plain, 0, True
+            cursor.ended = False
         cursor.position += length
         if not is_closed:
             cursor.repair("closed_argument")
@@ -386,6 +398,8 @@ class ReadValue(Waiting):
     ) -> None:
         """Convert the complete text of the value to its type, and emit what has not been emitted yet."""
         schema = schema_of(scope.tool, key)
+        if self.states_types and stated is None:
+            text = _without_cdata(text)
         if self.is_unframed and (framed := own_lines(text)) is not None:
             text = framed[1]
         if self.is_tag and "&" in text:
@@ -426,8 +440,8 @@ class ReadValue(Waiting):
         return plain
 
     def _type(self, text: str, schema: JsonObject | None, stated: str | None, scope: Scope) -> Any:
-        if self.cdata and text.lstrip().startswith("<![CDATA[") and text.rstrip().endswith("]]>"):
-            text = text.strip()[9:-3]
+        if self.cdata:
+            text = _without_cdata(text)
         if stated is not None and schema is None:
             try:
                 return decode(text)
@@ -499,6 +513,29 @@ def begins_line(cursor: Cursor) -> Generator[None, None, bool]:
 
 own_lines = re.compile(r"\r?\n(.*?)\r?\n[ \t]*\Z", re.DOTALL).match
 """Matches a value that has lines of its own, without the line ends around it."""
+
+
+_LONGEST_END = 300
+
+
+def _plain_end(text: str, closers: frozenset[str]) -> str | None:
+    """Return a value that ends, with the whole reply, in the closers of this format without their sigil."""
+    tail = text[-_LONGEST_END:]
+    for closer in closers:
+        word = _sigil_word(closer)
+        ended = re.search(rf"</{word[1]}>\s*(?:</\w+>\s*)+\Z", tail) if word is not None else None
+        if word is not None and ended is not None:
+            value = text[: len(text) - len(tail) + ended.start()]
+            return value if f"<{word[1]}" not in value and f"</{word[1]}" not in value else None
+    return None
+
+
+_sigil_word = re.compile(r"</[^\w<>\s]+\w+[^\w<>\s]+([a-z]+)>\Z").match
+
+
+def _without_cdata(text: str) -> str:
+    stripped = text.strip()
+    return stripped[9:-3] if stripped.startswith("<![CDATA[") and stripped.endswith("]]>") else text
 
 
 def _is_json(text: str) -> bool:

@@ -614,7 +614,8 @@ class Parser(Cursor):
 
     def _drop_marker(self, at: int, length: int) -> None:
         self._release(at)
-        if self._line_is_blank:
+        # The answer begins after the end of the thinking, also if its beginning is missing.
+        if self._line_is_blank or self.text[at : at + length] in self._plan.thinking_ends:
             self._at_gate = self._plan.has_gates
         self.position = at + length
         self.out.append(MarkerDropped(self.text[at : self.position]))

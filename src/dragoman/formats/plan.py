@@ -126,7 +126,7 @@ class LineFilter:
         if word:
             if following in "!>#~" and "_" in word and word.isupper():
                 return lines.open_to_names
-            return following in "/> \t[:({<=!" and self._may_begin(word)
+            return following in "/> \t[]:：({<=!" and self._may_begin(word)
         if following in lines.first_characters or following in lines.word_starts:
             return True
         if following in lines.doubled_characters:
@@ -135,7 +135,7 @@ class LineFilter:
 
     def _may_begin(self, word: str) -> bool:
         lines = self._lines
-        if word in lines.word_starts:
+        if word in lines.word_starts or (word.isupper() and word.lower() in lines.word_starts):
             return True
         return lines.open_to_names and (self._tools is None or self._tools.may_begin(word))
 
@@ -300,6 +300,7 @@ class _Compiler:
             exits=ends,
             openers=self.openers,
             cdata=self.row.cdata,
+            states_types=bool(self.row.type_words),
             unique=self.row.unique_keys,
             untyped_is_text=self.row.untyped_is_text,
         )

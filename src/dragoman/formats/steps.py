@@ -255,6 +255,10 @@ class ReadEnvelopes(Waiting):
         scope.call = yield from read_calls(cursor, self.body)
 
 
+_underscored = re.compile(r"functions_([^\W\d][\w.\-]*)_\d{1,4}\Z").match
+"""Matches an id in which a server replaced the dot and the colon: functions_search_0."""
+
+
 def split_id(identity: str) -> tuple[str, str]:
     """Return the name of the tool and the character before the counter: `functions.search:0` names the tool `search`.
 
@@ -262,6 +266,9 @@ def split_id(identity: str) -> tuple[str, str]:
     """
     name, mark, counter = identity.rpartition(":")
     if not mark or not counter.isdecimal() or name.endswith((" ", "\t")):
+        underscored = _underscored(identity)
+        if underscored is not None:
+            return underscored[1], "_"
         counted = _counted(identity)
         name, mark = (identity, "") if counted is None else (counted[1], counted[2])
     return name.removeprefix("functions."), mark
@@ -385,7 +392,7 @@ class ReadClosers(Waiting):
                 if cursor.final and self.tags and (yield from cursor.take_cut_closer(self.suffixes[index])):
                     cursor.repair("closed_wrapper")
                 elif not all(self.optional[index:]):
-                    yield from self._close_for_the_model(cursor, closed)
+                    yield from self._close_for_the_model(cursor, scope, closed)
                 return
             matched = index
             while found not in self.closers[matched].literals:
@@ -396,7 +403,7 @@ class ReadClosers(Waiting):
             closed = True
             index = matched + 1
 
-    def _close_for_the_model(self, cursor: Cursor, closed: bool) -> Reader:
+    def _close_for_the_model(self, cursor: Cursor, scope: Scope, closed: bool) -> Reader:
         if self.tags and not closed:
             length = yield from self._find_foreign_closer(cursor)
             if length:
@@ -405,6 +412,8 @@ class ReadClosers(Waiting):
                 return
         if self.required and not closed:
             raise BrokenCall("the call was not closed")
+        if not closed and scope.arguments and (yield from cursor.peek()) == "{":
+            raise BrokenCall("a second object follows the arguments")
         cursor.repair("closed_wrapper")
 
     def _find_foreign_closer(self, cursor: Cursor) -> Generator[None, None, int]:

@@ -177,6 +177,13 @@ ROWS: tuple[Format, ...] = (
         models="Granite 3.0 to 3.3",
     ),
     Format(
+        name="hyperclova",
+        template="-> tool/function_call\n{calls}",
+        aliases=("hyperclovax",),
+        family="B",
+        models="HyperCLOVA X SEED Think 14B",
+    ),
+    Format(
         name="nemotron_toolcall",
         template="<TOOLCALL>{calls}</TOOLCALL>",
         aliases=("nemotron",),

@@ -14,7 +14,7 @@ from dragoman.args.tolerant import TolerantReader, repair
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.entities import decode_entities
 from dragoman.formats.envelope import ARGUMENT_KEYS, is_plain_text, properties_of, required_of, schema_of
-from dragoman.formats.intent import TYPE_NAMES
+from dragoman.formats.intent import PROSE_TAGS, TYPE_NAMES
 from dragoman.formats.loose.calls import read_arguments as read_python
 from dragoman.formats.loose.calls import read_value
 from dragoman.formats.nested import read_nested
@@ -25,8 +25,11 @@ from dragoman.types import Change, JsonObject, Tool
 
 MOST_PAIRS = 100
 """The maximal number of arguments of one call."""
-SIGIL = r"(?:[|｜]{1,2}\s?)?(?:DSML\s?[|｜]{1,2}\s?)?(?:[^\W\d]\w{0,19}:(?=\w))?"
-"""The bars, the word of DeepSeek and the prefix of a namespace, between the bracket and the word of a tag."""
+SIGIL = (
+    r"(?:[|｜‖]{1,2}\s?)?(?:(?:(?:[A-Z][A-Z0-9_]{1,19}|dsml)\s?[|｜‖]{1,2}\s?|DSML\s)(?=[a-z]))?"
+    r"(?:[^\W\d]\w{0,19}:(?=\w))?"
+)
+"""The bars, a word in capitals as that of DeepSeek, and the prefix of a namespace, before the word of a tag."""
 
 _CONTAINERS = "|".join((*ARGUMENT_KEYS, "body"))
 _KEY = r"[^\W\d][\w.\-]{0,99}"
@@ -73,16 +76,18 @@ _glue = re.compile(
     | ["'`*\]】>|｜:：,=;}}%]
     | \[\s*\] | \)(?=\s*\{{)
     | ->|→|⇒|=>
-    | [ \t]?\((?:id:?\s?)?(?:call|toolu|id|chatcmpl)[\w\-]{{1,80}}\)
+    | [ \t]?\((?i:id:?\s?)?(?:call|toolu|id|chatcmpl)[\w\-]{{1,80}}\)
+    | \((?:json|code)\b[^()\n]{{0,20}}\)(?=\s*\{{)
     | (?:id|call_id|tool_call_id)\s*[=:]\s*["']?[\w\-]{{1,80}}["']?
     | </{SIGIL}[\w.:\-]{{1,60}}\s*[|｜]{{0,2}}>
     | <[|｜][^|｜<>\s]{{1,40}}[|｜]>
     | ([\u2600-\u27bf])[A-Za-z_]{{1,20}}\1
     | <!\[CDATA\[(?=\s*\{{)
     | <(?:[a-z]{{1,20}}:)(?:tool_)?(?:{_CONTAINERS})>
-    | <{SIGIL}(?:{_CONTAINERS}|code)(?:\s+type\s*=\s*["']\w+["'])?\s*[|｜]{{0,2}}>
-    | ["'`*]*(?:{_CONTAINERS}|Action\ Input|Arguments|Parameters|Input|Args|参数|引数|매개변수|Argumentos
-        |Par[áâ]metros|Paramètres|Argumente|Eingabe|Argomenti|Parametri|Параметры|Аргументы)["'`*]*\s*[:：=]
+    | <{SIGIL}(?i:{_CONTAINERS}|code)(?:\s+type\s*=\s*["']\w+["'])?\s*[|｜]{{0,2}}>
+    | ["'`*]*(?i:{_CONTAINERS}|Action\ Input|Arguments|Parameters|Input|Args|参数|引数|매개변수|Argumentos
+        |Par[áâ]metros|Paramètres|Argumente|Eingabe|Argomenti|Parametri|Параметры|Аргументы|入力|输入|入参|Entrada
+        |Entrée|Ввод)["'`*]*\s*[:：=]
     | (?:(?:commentary|analysis|final)\s+)?(?:json|JSON|constrain|code|commentary)(?=\s*[{{<])
     | [^\x00-\x7f]{{1,40}}(?=json\s*\{{)
     | ```\w{{0,10}}\s
@@ -133,13 +138,15 @@ def read_after(
     if in_tag:
         attributes = read_attributes(text, position, tool)
         if attributes is None:
-            return _read_body(text, position, tool, closers, "")
+            return _read_body(text, position, tool, closers, "") or _read_braces(text, position, tool)
         given, position, repairs, closed = attributes
         if closed:
             return Arguments(given, position, "attributes", repairs)
     read = _read_body(text, position, tool, closers, tag) if not (given and _closes(text, position)) else None
     if read is None and in_tag and not given:
         read = _read_headless(text, position, tool, closers)
+    if read is None and given and tag:
+        read = _read_missing(text, position, tool, closers, tag, given)
     if read is None:
         return Arguments(given, position, "attributes", repairs) if given and in_tag else None
     read.values = given | read.values
@@ -251,6 +258,17 @@ def _read_python(text: str, position: int, tool: Tool) -> Arguments | None:
     return Arguments(read.arguments, read.end, "python", [*read.repairs, *repairs])
 
 
+def _read_braces(text: str, position: int, tool: Tool) -> Arguments | None:
+    """Read NAME{key:value,key:value} inside a tag, with values without quotes."""
+    if not text.startswith("{", position):
+        return None
+    read = read_pairs(text, _blank_run(text, position + 1), tool)
+    end = _blank_run(text, read.end) if read is not None else 0
+    if read is None or not text.startswith("}", end):
+        return None
+    return Arguments(read.values, end + 1, "json", [*read.repairs, "unquoted_value"])
+
+
 def _read_enclosed(text: str, position: int, tool: Tool, closer: str) -> Arguments | None:
     """Read (key=value, value) or {key: value, value}: a value without quotes that contains a comma.
 
@@ -334,8 +352,13 @@ _item = re.compile(
     re.VERBOSE,
 ).match
 _container = re.compile(
-    rf"[\s,]*(?:</?{SIGIL}(?:{_CONTAINERS})\s*[|｜]{{0,2}}>|</?{SIGIL}(?:parameter|param|arg)s?\s*>(?=\s*<))"
+    rf"[\s,]*(?:</?{SIGIL}(?i:{_CONTAINERS})\s*[|｜]{{0,2}}>|</?{SIGIL}(?:parameter|param|arg)s?\s*>(?=\s*<))"
 ).match
+_is_parameter = re.compile(r"(?:parameter|param|argument|arg)\Z").match
+_attribute_values = re.compile(rf"""=\s*["']?({_KEY})""").findall
+_outer_tag = re.compile(rf"<({_KEY})>\s*(?=<[^/!])").match
+_outer_end = re.compile(rf"[\s,]*</({_KEY})\s*>").match
+_MOST_OUTER = 3
 _PREFIX = r"(?:[a-z]\w{0,19}[_:|])?"
 """The prefix with which some families begin the words of all their tags: <longcat_arg_key>."""
 _keyed_value = re.compile(
@@ -389,13 +412,18 @@ def read_elements(text: str, position: int, tool: Tool, closers: Closers) -> Arg
     values: JsonObject = {}
     repairs: list[str] = []
     end = position
+    outer: list[str] = []
     for _ in range(MOST_PAIRS):
-        while (skipped := _container(text, end)) is not None:
-            end = skipped.end()
+        end = _skip_containers(text, end, outer)
         at = _blanks(text, end).end()  # type: ignore[union-attr]
         opened = _open_item(text, at, tool, repairs)
         if opened is None:
-            break
+            around = _outer_tag(text, at) if not values and len(outer) < _MOST_OUTER else None
+            if around is None or around[1].lower() in PROSE_TAGS:
+                break
+            outer.append(around[1])
+            end = around.end()
+            continue
         key, word, start = opened
         closed = closers.find(text, word, start, is_cut=text[at] != "<" and _cut_item(text, at) is not None)
         if closed is None:
@@ -414,7 +442,21 @@ def read_elements(text: str, position: int, tool: Tool, closers: Closers) -> Arg
         values[key] = _element_value(raw, tool, key, repairs)
     if not values:
         return _elements_in_json(text, end, tool)
+    if outer and not _closes(text, end):
+        return None  # more follows in an element that no tool has, as in a document
     return Arguments(values, end, "elements", repairs)
+
+
+def _skip_containers(text: str, position: int, outer: list[str]) -> int:
+    """Move over the tags of containers, also of those that models invent, as <file> in <args><file><path>."""
+    while True:
+        skipped = _container(text, position)
+        if skipped is None and outer:
+            ended = _outer_end(text, position)
+            skipped = ended if ended is not None and ended[1] in outer else None
+        if skipped is None:
+            return position
+        position = skipped.end()
 
 
 def _elements_in_json(text: str, position: int, tool: Tool) -> Arguments | None:
@@ -440,6 +482,10 @@ def _open_item(text: str, position: int, tool: Tool, repairs: list[str]) -> tupl
     if found is None:
         return None
     key = find_declared(found[2] or found[3] or found[1], tool)
+    if key is None and _is_parameter(found[1]) is not None:
+        # The word of the attribute is misspelt: <parameter rname="key">.
+        keys = {find_declared(written, tool) for written in _attribute_values(found[0])} - {None}
+        key = keys.pop() if len(keys) == 1 else None
     return None if key is None else (key, found[1], found.end())
 
 
@@ -483,6 +529,22 @@ def _read_headless(text: str, position: int, tool: Tool, closers: Closers) -> Ar
         return None
     raw = _own_lines("", raw)
     return Arguments({key: raw.strip() if "\n" not in raw else raw}, closed.end(), "elements", ["missing_marker"])
+
+
+def _read_missing(
+    text: str, position: int, tool: Tool, closers: Closers, tag: str, given: JsonObject
+) -> Arguments | None:
+    """Read <NAME key="value">text</NAME>: the text is the only required string that the attributes do not give."""
+    missing = [key for key in required_of(tool) if key not in given]
+    closed = closers.find(text, tag, position)
+    if closed is None or len(missing) != 1 or not is_plain_text(schema_of(tool, missing[0])):
+        return None
+    raw = text[position : closed.start()]
+    if not raw.strip() or f"<{tag}" in raw:
+        return None
+    raw = _own_lines("", raw)
+    value = raw.strip() if "\n" not in raw else raw
+    return Arguments({missing[0]: value}, closed.start(), "elements", ["text_as_argument"])
 
 
 def holds_text(text: str, position: int, name: str, tool: Tool) -> bool:
@@ -531,7 +593,7 @@ def _read_token_pairs(text: str, position: int, tool: Tool) -> Arguments | None:
 # --------------------------------------------------------------------------------------------------------------------
 # Pairs: key=value, key: value; on one line, or on a line each.
 
-_between = re.compile(r"[ \t]*[,;&]?[ \t]*(?:\r?\n[ \t]*(?:[-*][ \t]+)?)?").match
+_between = re.compile(r"[ \t]*[,;&|]?[ \t]*(?:\r?\n[ \t]*(?:[-*][ \t]+)?)?").match
 _scalar = re.compile(r"(?:-?\d[\d.eE+\-]*|true|false|null|None|True|False)(?=[\s,;&\]\)}<|]|\Z)").match
 _BARE_END = re.compile(r"[\n<]")
 _line_mark = re.compile(r"[ \t]*([|｜]|([@!$%:#~*=|｜])\2+)").match
@@ -613,7 +675,7 @@ def _next_key(tool: Tool) -> re.Pattern[str]:
 @lru_cache(256)
 def _key_pattern(names: tuple[str, ...]) -> re.Pattern[str]:
     listed = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or r"(?!)"
-    return re.compile(rf"[\s,;&]+[\"'`]?(?:{listed})[\"'`]?\s*[=:]")
+    return re.compile(rf"[\s,;&|]+[\"'`]?(?:{listed})[\"'`]?\s*[=:]")
 
 
 # --------------------------------------------------------------------------------------------------------------------

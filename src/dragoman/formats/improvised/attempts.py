@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from msgspec import Struct
 
@@ -41,8 +42,17 @@ _labelled = re.compile(
     r"(?:[ \t]+[^\n\]]{1,200})?[ \t]*[\]】>)]{1,2}[ \t]*$",
     re.MULTILINE,
 ).finditer
+_bracket_calls = re.compile(
+    r"^[ \t]*\[(?:call|tool|tool_call|function|function_call|invoke)[ \t]*[:=][ \t]*([^\W\d][\w.\-:]{0,99})\][ \t]*\{",
+    re.M,
+).finditer
+_nameless_token = re.compile(
+    r"^[ \t]*<[|｜][^|｜<>\n]{0,30}(?:call|arg)[^|｜<>\n]{0,30}[|｜]>[ \t]*(?=\{)", re.M
+).finditer
 _named_pair = re.compile(r"""name\s*=\s*["']([^\W\d][\w.\-]{0,99})["']""").finditer
-_arguments_pair = re.compile(rf"""\b(?:{"|".join(ARGUMENT_KEYS)})\s*=\s*["'{{]|>\s*name\s*=\s*["']""").search
+_arguments_pair = re.compile(
+    rf"""\b(?:{"|".join(ARGUMENT_KEYS)})\s*=\s*["'{{]|(?:>\s*|\[param\w*\s)name\s*=\s*["']"""
+).search
 _pair_lines = re.compile(r"^[ \t]*([^\W\d][\w.\-]*)[ \t]+(?=[\w.\-]+[=:])", re.MULTILINE).finditer
 _recipients = re.compile(r"\bto=(?:functions\.)?([^\W\d][\w.\-]{0,99})[^{\n]{0,60}\{").finditer
 _bracketed = re.compile(
@@ -55,7 +65,8 @@ _called_with = re.compile(
 _after_sentence = re.compile(
     r"[.!?:。！？…][ \t]?(?:<([^\W\d][\w.\-]{0,99})(?:\s[^<>\n]{0,200})?/?>|call:([^\W\d][\w.\-]{0,99})[({])"
 ).finditer
-_objects = re.compile(r"\{\s*[\"']([^\W\d][\w.\-]*)[\"']\s*:").finditer
+_OBJECT = re.compile(r"\{\s*[\"']([^\W\d][\w.\-]*)[\"']\s*:")
+_objects, _object = _OBJECT.finditer, _OBJECT.match
 _fence_begins = re.compile(r"```\w{0,10}[ \t]*\r?\n\s*\Z").match
 _is_heading = re.compile(r"[ \t]*(?:#{1,6}[ \t]|\*\*|[-*][ \t])").match
 _speaks_of_call = re.compile(r"\b(?:call|invok|execut|us(?:e|ing)\b|run|input|argument|param)", re.IGNORECASE).search
@@ -109,9 +120,12 @@ def _named(text: str, offered: OfferedNames, is_taken: Callable[[tuple[int, int]
 
 
 def _end_of_fence(text: str, at: int) -> int:
-    """Return the end of the fence that begins here; 0 if none begins, or if another line closes it."""
+    """Return the end of the fence that begins here; 0 if none begins."""
     mark = text[at : at + 3]
-    return len(text) if mark in ("```", "~~~") and text.find("\n" + mark, at) < 0 else 0
+    if mark not in ("```", "~~~"):
+        return 0
+    closed = text.find("\n" + mark, at)
+    return len(text) if closed < 0 else _end_of_line(text, closed + 1)
 
 
 def _told(text: str, offered: OfferedNames) -> Iterator[Attempt]:
@@ -173,10 +187,12 @@ def _narrated(text: str, offered: OfferedNames) -> Iterator[Attempt]:
             head = head.rpartition("\n")[2]
             if head.endswith("`"):
                 start = _start_of_line(text, start)  # in a code span, it would belong to the code
-        if _speaks_of_call(head) is None and (line is None or _is_heading(head) is None):
-            continue
         tool = next((tool for word in _words(head) if (tool := offered.find(word[0])) is not None), None)
-        if tool is not None and _may_be_arguments(text, found, tool):
+        is_told = _speaks_of_call(head) is not None or (line is not None and _is_heading(head) is not None)
+        # In a language that this module does not know, a name that is no plain word is enough.
+        if tool is None or not (is_told or (line is None and not tool.name.isalpha())):
+            continue
+        if _may_be_arguments(text, found, tool):
             yield Attempt(tool.name, (start, _end_of_line(text, found.start())), "its arguments are in a sentence")
 
 
@@ -198,12 +214,18 @@ def _may_be_arguments(text: str, found: re.Match[str], tool: Tool) -> bool:
 
 def _marked(text: str, offered: OfferedNames) -> Iterator[Attempt]:
     """Tags and tokens that models put around calls, with an offered name near them."""
+    if "[" in text:
+        yield from _in_brackets(text, offered)
     has_functools = "functools[" in text
     for tag in _nameless(text) if "<" in text and "=" in text else ():
         if tag.start() == _start_of_line(text, tag.start()):
             yield Attempt("", (tag.start(), _end_of_line(text, tag.end())), "it names no tool")
     if "<" not in text and "[T" not in text and "[t" not in text and not has_functools:
         return
+    for token in islice(_nameless_token(text), _MOST):
+        fitting = _object(text, token.end())
+        if fitting is not None and any(_may_be_arguments(text, fitting, tool) for tool in offered.tools or ()):
+            yield Attempt("", (token.start(), _end_of_line(text, token.end())), "it names no tool")
     for wrapper in (*_wrappers(text), *(_functools(text) if has_functools else ())):
         near = text[wrapper.start() : wrapper.end() + _NEAR]
         name = next((tool.name for word in _words(near) if (tool := offered.find(word[0])) is not None), None)
@@ -213,6 +235,14 @@ def _marked(text: str, offered: OfferedNames) -> Iterator[Attempt]:
             yield Attempt(name, span, "its markup cannot be read")
         elif unknown is not None and not _is_definition(text, wrapper.start()):
             yield Attempt(unknown[1], span, f"there is no tool named {unknown[1]!r}")
+
+
+def _in_brackets(text: str, offered: OfferedNames) -> Iterator[Attempt]:
+    """[call:NAME]{...} for a tool that is not offered."""
+    for call in _bracket_calls(text):
+        name = call[1].rpartition(":")[2]
+        if offered.find(name) is None and not _is_definition(text, call.start()):
+            yield Attempt(name, (call.start(), _end_of_line(text, call.end())), f"there is no tool named {name!r}")
 
 
 def _is_definition(text: str, at: int) -> bool:

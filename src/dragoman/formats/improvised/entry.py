@@ -24,32 +24,33 @@ _growing_nonce_opener = re.compile(
     r"<(?:t(?:o(?:o(?:l(?:_(?:c(?:a(?:l(?:l(?:\s+(?:i(?:d\s*)?)?)?)?)?)?)?)?)?)?)?)?\Z"
 ).match
 _GATE = (
-    r"[@/!$|｜\[{<»【]|%%|::|```|~~~|&[lq#]|[\u203a\u2190-\u2bff\U0001f300-\U0001faff]"
-    rf"|[^\W\d][\w.\-:]*(?:[ \t]*(?:[({{<=:]|to=)|!\d|\[[A-Z]{{3}})|{MARK_BEGINS}"
+    r"[@/!$|｜\[{<«»【「『⟦〔〖]|%%|::|```|~~~|&[lq#]|[\u203a\u2190-\u2bff\U0001f300-\U0001faff]"
+    rf"|[^\W\d][\w.\-:]*(?:[ \t]*(?:[({{<=:]|to=|name=)|!\d|\[[A-Z]{{3}}|\][a-z])|{MARK_BEGINS}"
 )
 _gate = re.compile(_GATE).match
 _growing_gate = re.compile(
-    r"(?:`{1,2}|~{1,2}|&|%|:|[#=\-]|[^\W\d][\w.\-:]{0,200}(?:[ \t]{0,200}(?:to?)?|!|\[[A-Z]{0,2}|[>#=~\-]))\Z"
+    r"(?:`{1,2}|~{1,2}|&|%|:|[#=\-]"
+    r"|[^\W\d][\w.\-:]{0,200}(?:[ \t]{0,200}(?:to?|n(?:a(?:me?)?)?)?|\]|!|\[[A-Z]{0,2}|[>#=~\-]))\Z"
 ).match
 _python_list = re.compile(r"\[[^\W\d][\w.\\]*\(").match
 """Matches the beginning of a list of calls in Python, which other formats read."""
 _FIRST = "".join(sorted({label[0] + label[0].upper() for label in LABEL_SET}))
 _line_marks = re.compile(
     rf"""\n[ \t]*+(?![\s"'}}\])\d,.+*(]|-(?!-))(?:
-      (?P<sigil>[@/!$|｜]) | [<»] | %% | :: | &[lq#] | \{{\{{
+      (?P<sigil>[@/!$|｜]) | [<«»] | %% | :: | &[lq#] | \{{\{{
     | \[(?: \[ | [ \t\r\n]+[^\s{{"'\d\-\]] | (?![^\W\d][\w.\\]*\()[^\W\d_] )
     | (?:`{{3}}|~{{3}})(?!(?:python|py|json|javascript|js|bash|sh|text|xml|html|java|sql|yaml)?[ \t]*\r?(?:\n|\Z))
     | [\u2000-\U0010ffff]
     | {MARK_BEGINS}
-    | [^\W\d][\w.\-]*+(?:[:/][^\W\d]|[\w.\-:/\\]*+(?:[ \t]*(?:<|to=)|\[[A-Z]{{3}}|!\d))
+    | [^\W\d][\w.\-]*+(?:[:/][^\W\d]|[\w.\-:/\\]*+(?:[ \t]*(?:<|to=|name=)|\[[A-Z]{{3}}|!\d))
     | (?=[{_FIRST}])(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}(?:(?P<label>[:：=])|[\]|>}}"'])
     )""",
     re.VERBOSE,
 ).search
 """Finds the beginning of a line that makes a call a marked one. It begins with a literal, so the search is fast."""
 _MARKED_GATE = (
-    r"[@/!$|｜<»【]|%%|::|&[lq#]|\{\{|\[(?!\s*[{'\d\-\]])|(?:`{3}|~{3})(?=[`~]*[ \t]?[\w\-.:])"
-    r"|[\u203a\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:/\\]*+(?:[ \t]*(?:<|to=)|\[[A-Z]{3}|!\d)"
+    r"[@/!$|｜<«»【「『⟦〔〖]|%%|::|&[lq#]|\{\{|\[(?!\s*[{'\d\-\]])|(?:`{3}|~{3})(?=[`~]*[ \t]?[\w\-.:])"
+    r"|[\u203a\u2190-\u2bff\U0001f300-\U0001faff]|[^\W\d][\w.\-:/\\]*+(?:[ \t]*(?:<|to=|name=)|\[[A-Z]{3}|!\d)"
     rf"|[^\W\d][\w.\-]*+:[^\W\d]|{MARK_BEGINS}|(?=[{_FIRST}])(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}[:：=\]】|>}}%\"'(\n]"
 )
 """Of the lines that the gate finds, those that markup, a label or a sigil makes a call."""
@@ -106,7 +107,7 @@ class Improvised(NamedLine):
     format = IMPROVISED
     line_gate = _GATE
     marked_gate = _MARKED_GATE
-    line_characters = "@/!$|｜[<{&`~»%:"
+    line_characters = "@/!$|｜[<{&`~«»%:【「『⟦〔〖"
     doubled_characters = "#=-"
     is_mark = staticmethod(is_mark_word)
     line_labels = LABEL_SET

@@ -9,7 +9,15 @@ from msgspec import Struct
 
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.improvised.arguments import Arguments, find_declared, read_closed, read_typed
-from dragoman.formats.loose.calls import ARGUMENT_KEYS, NAME_KEYS, ObjectCall, as_arguments, read_object, read_value
+from dragoman.formats.loose.calls import (
+    ARGUMENT_KEYS,
+    NAME_KEYS,
+    ObjectCall,
+    as_arguments,
+    read_object,
+    read_typed_object,
+    read_value,
+)
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.types import JsonObject, Tool
 
@@ -23,7 +31,7 @@ _object_begins = re.compile(
 _object_may_begin = re.compile(
     r"(?:\[\s*)?(?:\{\{?\s*/?)?\Z|\[\s*[\"'](?:[^\W\d][\w.\-:/]{0,99}(?:[\"']\s{0,100})?)?\Z"
 ).match
-_quoted = re.compile(r"""["'“`]([^\W\d][\w.\-:/]{0,99})["'”`]""").finditer
+_quoted = re.compile(r"""["'“`]([^\W\d][\w.\-:/]{0,99})\\?["'”`]""").finditer
 _name_and_object = re.compile(
     rf"""\{{\s*(?:["']?(?:{"|".join((*NAME_KEYS, "type"))})["']?\s*[:=]\s*)?
         ["']([^\W\d][\w.\-:/]{{0,99}})["']\s*[:,=]?\s*
@@ -140,11 +148,33 @@ def _calls_of(value: Any, offered: OfferedNames, depth: int) -> list[ObjectCall]
         return [stated]
     if depth >= _DEEPEST or any(_talks(key) for key in value):
         return []
+    listed = _only_member(value, offered) if len(value) == 1 else []
+    if listed:
+        return listed
     values: list[Any] = list(value.values())
     lists: list[Any] = [each for each in values if isinstance(each, list) and each and isinstance(each[0], dict)]
     inner = lists or [each for each in values if isinstance(each, dict)]
     stating = [calls for each in inner[:_MOST_INNER] if (calls := _calls_of(each, offered, depth + 1))]
     return stating[0] if len(stating) == 1 else []
+
+
+_lists_calls = re.compile(r"(?:tool|function)?_?(?:calls|uses)\Z", re.IGNORECASE).match
+
+
+def _only_member(value: JsonObject, offered: OfferedNames) -> list[ObjectCall]:
+    """Return the calls in the only member of an object: typed items of a list of calls, or a call that is a string."""
+    ((key, inner),) = value.items()
+    if isinstance(inner, list) and _lists_calls(key) is not None:
+        typed = [read_typed_object(item, offered) if isinstance(item, dict) else None for item in inner]
+        return [call for call in typed if call is not None] if all(typed) else []
+    if not isinstance(inner, str) or not inner.lstrip().startswith("{") or offered.open:
+        return []
+    try:
+        decoded, end, repairs = read_value(inner, len(inner) - len(inner.lstrip()))
+    except Unreadable:
+        return []
+    call = read_object(decoded, offered) if isinstance(decoded, dict) and not inner[end:].strip() else None
+    return [] if call is None else [ObjectCall(call.tool, call.arguments, ["double_encoded", *repairs, *call.repairs])]
 
 
 def _is_said(item: Any) -> bool:
@@ -184,6 +214,11 @@ def _by_value(value: JsonObject, offered: OfferedNames) -> ObjectCall | None:
     return None if arguments is None else ObjectCall(tool, arguments, [*repairs, "unusual_keys"])
 
 
+def _states(value: JsonObject, offered: OfferedNames) -> bool:
+    read = (read_object, _by_value, read_typed_object)
+    return any(one(value, offered) is not None for one in read)
+
+
 def _ends_of(text: str, position: int, end: int, offered: OfferedNames) -> list[int]:
     """Return the ends of the objects that state one call each."""
     ends: list[int] = []
@@ -193,7 +228,7 @@ def _ends_of(text: str, position: int, end: int, offered: OfferedNames) -> list[
             value, edge, _ = read_value(text, at)
         except Unreadable:
             value, edge = None, 0
-        if isinstance(value, dict) and (read_object(value, offered) or _by_value(value, offered)) is not None:
+        if isinstance(value, dict) and _states(value, offered):
             ends.append(edge)
             at = text.find("{", edge)
         else:

@@ -40,7 +40,7 @@ def _is_mark(mark: re.Match[str]) -> bool:
         # Brackets around other words are a label, which the walk to the name reads.
         return mark["after"] is not None and words.isupper() and "_" in words and _says_side(words) is not None
     if words.isupper() and "_" in words:
-        return bool(mark["before"] or mark["after"])
+        return bool(mark["before"] or mark["after"]) or words.startswith("END_")
     return bool(mark["before"] and mark["after"]) and mark["before"][0] != "#"
 
 

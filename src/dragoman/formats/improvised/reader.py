@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Literal
 
 from msgspec import Struct
 
@@ -33,16 +32,35 @@ from dragoman.formats.improvised.arguments import (
     read_fenced,
 )
 from dragoman.formats.improvised.envelopes import Stated, may_state, named_in, read_envelopes
-from dragoman.formats.improvised.marks import LONGEST_MARK, ends_call, mark_after, match_mark
+from dragoman.formats.improvised.marks import LONGEST_MARK, match_mark
 from dragoman.formats.improvised.source import Sources, Words, escaped_start
+from dragoman.formats.improvised.surroundings import (
+    MOST_TOKENS,
+    Head,
+    Name,
+    Region,
+    closes_call,
+    closing_mark_after,
+    code_begins,
+    content_tag,
+    describe,
+    end_of_wrapper,
+    ends_line,
+    fence_after,
+    find_region,
+    lacks_end,
+    logged,
+    next_wrapper,
+    setting,
+    skip_closers,
+    skip_tags,
+)
 from dragoman.formats.intent import PROSE_TAGS, has_placeholder
 from dragoman.formats.loose.calls import declares
 from dragoman.formats.loose.candidates import OfferedNames
 from dragoman.formats.template import match_name
 from dragoman.toolset import has_namespace
 from dragoman.types import Tool
-
-Region = Literal["marked", "message", "last_line"]
 
 # --------------------------------------------------------------------------------------------------------------------
 # What may be before the name: tags, tokens, brackets, sigils, and words that label a call.
@@ -53,7 +71,7 @@ LABELS = (
     "tool-calls", "tool_use", "tool_code", "function", "functions", "function_call", "function_calls", "functioncall",
     "invoke", "action", "name", "tool_name", "function_name", "commentary", "assistant", "assistantcommentary",
     "analysis", "channel", "to", "recipient", "default_api", "api", "json", "use", "request", "type", "command",
-    "tool_request", "begin", "start",
+    "tool_request", "begin", "start", "antml",
     # The same words in other languages
     "工具", "调用", "调用工具", "工具调用", "函数", "函数调用", "ツール", "関数", "도구", "함수", "herramienta",
     "función", "acción", "llamada", "ferramenta", "função", "chamada", "werkzeug", "funktion", "aufruf", "outil",
@@ -75,12 +93,15 @@ def _join_labels() -> str:
 
 
 ANY_LABEL = _join_labels()
+_OPENING, _CLOSING = "[【「『«⟦〔〖", "\\]】」』»⟧〕〗"
+"""Brackets around a label, for a class of characters."""
 match_label = re.compile(
-    rf"(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}(?:[:：=](?P<blank>[ \t*]*)|(?=[\]】|>}}%\"'(\n]|:\*|<[|｜]))"
+    rf"(?:(?:{ANY_LABEL})\b[ \t]*){{1,3}}"
+    rf"(?:[:：=](?P<blank>[ \t*]*)|(?=[{_CLOSING}|>}}%\"'(\n]|:\*|<[|｜]|[{{\[]\s*[{{\"']))"
 ).match
 _heading = re.compile(rf"(?:#{{1,6}}|[-*]|\*{{2,3}})[ \t]*(?=(?:{ANY_LABEL})\b)|\*{{2,3}}(?=\w)").match
 """Matches the markup of a heading, a list or bold text before a label, at the beginning of a message."""
-_doubled = re.compile(r"(?:%{2,3}|:{2,3})[ \t]*").match
+_doubled = re.compile(r"(?:%{2,3}|:{2,3}|@{2,3})[ \t]*").match
 _may_mark = re.compile(r"##|==|--|\[{0,2}[A-Z]{3}").match
 _doubled_object = re.compile(r"\{\{\s*[\"'“]").match
 _object_in_tag = re.compile(r"\s*(?=[{\[]\s*[\"'{])").match
@@ -99,24 +120,29 @@ _named_attribute = re.compile(
 _typed_attribute = re.compile(r"""[^<>\n]*?\s(?:type|id)\s*=\s*["']?\s*""").match
 _suffix = re.compile(r"\s*[=:\s(]\s*[\"']?").match
 _fence = re.compile(
-    r"(?!~{3,}[ \t]?[\w\-.:]*[ \t]\{)(`{3,}|~{3,})[ \t]?([\w\-.:]*)[ \t]*(?:\r?\n|(?<=\w[ \t])(?=\{))"
+    r"(?!~{3,}[ \t]?[\w\-.:]*[ \t]\{)(`{3,}|~{3,})[ \t]?"
+    r"(?:(?:json|xml|yaml|text)[ \t]+(?=\w*(?:tool|call|function)))?([\w\-.:]*)[ \t]*(?:\r?\n|(?<=\w[ \t])(?=\{))"
 ).match
 _markup_begins = re.compile(r"<|\[(?!\s*[\"'][^\W\d][\w.\-]*[\"']\s*,)").match
 _list_may_begin = re.compile(r"(?:\[[^,{(]*)?\Z").match
 _name_element = re.compile(
-    r"(?:[a-z]{1,20}[:_])?(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z"
+    r"(?:[a-z]{1,20}[:_])?(?:name|tool|function|tool_name|function_name|toolname|action|invoke)\Z", re.IGNORECASE
 ).match
 _side_element = re.compile(r"<([\w:.\-]{0,60}id|server(?:_name)?)>[^<>\n]{0,100}</\1>").match
 """Matches an element that a wrapper has before the name of the tool."""
 _unmarked = re.compile(r"""\{(?!\{)|\[\s*[{"']|(?:\[\s+)?[^\W\d][\w.\-\\]*[ \t]?\(""").match
 """Matches the beginnings of lines that only a closing tag can make a marked call."""
-_NEUTRAL = "]】}*:=>\"'`,(~|｜"
-_content_tag = re.compile(r"result|response|output|observation|think|thought|reason", re.IGNORECASE).search
-"""Matches tags around results and reasoning, in which a call does not count."""
+_NEUTRAL = "]】」』»⟧〕〗}*:=>\"'`,(~|｜"
+_capital_label = re.compile(r"[A-Z]{2,}_[A-Z_]*[A-Z][ \t]*[:：]").match
+"""Matches a label that is a mark by its spelling: TOOL_CALL: ..."""
+_half_tag = re.compile(
+    r"""(?:[a-z]{1,20}:)?(?:invoke|function|tool|tool_call|action)\s+(?:name|tool|function)\s*=\s*["']?\s*"""
+).match
+"""Matches a tag without its first bracket, up to the name."""
+_named_token = re.compile(r"""<[|｜][\w \-]{1,40}[=:]\s*["']?([^\W\d][\w.\-]{0,99})["']?\s*[|｜]>""").match
 _LONGEST_TAG = 300
 _LONGEST_LABEL = 60
 _LOOK_AHEAD = 420
-_MOST_TOKENS = 24
 _MOST_WORDS = 3
 _READ_AGAIN, _FREE = 16, 65_536
 """The budget for failed attempts: a multiple of the length of the text, and as much as short texts never need."""
@@ -129,43 +155,6 @@ class ImprovisedCall(Struct, frozen=True):
     arguments: Arguments
     end: int
     region: Region
-
-
-class _Head(Struct):
-    """The state of the walk over what is before the name."""
-
-    position: int
-    is_first: bool
-    marked: bool = False
-    fence: str = ""
-    is_inner_fence: bool = False
-    """The fence is inside a wrapper, and its label says nothing about a call."""
-    has_tag: bool = False
-    """A tag is open."""
-    tag: str = ""
-    """The word of the innermost tag that has no name of a tool."""
-    words: int = 0
-    """How many more plain words may be inside the bracket of a label."""
-    may_speak: bool = False
-    """A tag or a fence for calls is open, in which a model may say something before the call."""
-    has_spoken: bool = False
-    lacks_marker: bool = False
-    """A token of a format follows the name, but none is before it."""
-    holds_object: bool = False
-    """The call is inside the tag itself: <tool_call {"name": ...}>."""
-    is_shown: bool = False
-    """A word before the name says that it is the declaration of a tool."""
-
-
-class _Name(Struct, frozen=True):
-    """An offered name in the place of a name. In an envelope, which states its name itself, the tool is None."""
-
-    head: _Head
-    tool: Tool | None
-    end: int
-    in_tag: bool = False
-    tag: str = ""
-    """The word of the tag, if it is the name of the tool."""
 
 
 class Work:
@@ -182,7 +171,7 @@ class Work:
     def may_close(self, text: str, position: int) -> bool:
         """Whether a closing mark follows in a text that is complete. Every part of the text is searched once."""
         if self._mark is not None and (not self._mark or len(text) - self._mark < position):
-            found = _closing_mark_after(text, position)
+            found = closing_mark_after(text, position)
             self._mark = None if found is None else len(text) - found.start()
         return self._mark is not None
 
@@ -221,7 +210,7 @@ def needs_marks(text: str, *, marked_only: bool) -> bool:
     """
     if not marked_only and text.rstrip()[-1:] in _ENDS_OF_CALL:
         return False
-    return _closing_mark_after(text) is None and not ("&" in text and _has_escapes(text))
+    return closing_mark_after(text) is None and not ("&" in text and _has_escapes(text))
 
 
 class ImprovisedReader:
@@ -344,20 +333,20 @@ class ImprovisedReader:
             call.arguments.repairs = source.mend(call.arguments.repairs)
         return [ImprovisedCall(call.name, call.arguments, source.outer(call.end), call.region) for call in calls]
 
-    def _read_calls(self, text: str, name: _Name, follows_call: bool) -> list[ImprovisedCall]:
+    def _read_calls(self, text: str, name: Name, follows_call: bool) -> list[ImprovisedCall]:
         stated = self._read_arguments(text, name) if not name.head.is_shown else []
         if not stated:
             return []
         last, head = stated[-1].arguments, name.head
-        if not head.fence and _fence_after(text, name.end) is not None:
+        if not head.fence and fence_after(text, name.end) is not None:
             head.fence = "```"
-        end = _skip_closers(text, last.end, head) if head.marked or head.fence else _skip_tags(text, last.end)
-        is_logged = text[head.position - 1 : head.position] == "[" and _logged(text, name.end) is not None
+        end = skip_closers(text, last.end, head) if head.marked or head.fence else skip_tags(text, last.end)
+        is_logged = text[head.position - 1 : head.position] == "[" and logged(text, name.end) is not None
         if is_logged and not (head.is_first and not text[end:].strip()):
             return []  # [NAME] and settings behind it, as in a log
         if not self._is_over(text, end, head, last) or not self._is_alone(text, end, head, last, follows_call):
             return []
-        region = _region(text, end, head, last, stated[-1].tool)
+        region = find_region(text, end, head, last, stated[-1].tool)
         if region is None or (self._marked_only and region != "marked" and last.notation in _SCANNED):
             return []
         is_stated = name.tool is None and head.marked
@@ -369,13 +358,13 @@ class ImprovisedReader:
         if region == "message":
             end = len(text)  # the blanks after a message that is a call say nothing
         for one in stated:
-            one.arguments.repairs += _describe(text, name, one.arguments)
+            one.arguments.repairs += describe(text, name, one.arguments)
         ends = [one.arguments.end for one in stated[:-1]] + [end]
         return [
             ImprovisedCall(one.tool.name, one.arguments, edge, region) for one, edge in zip(stated, ends, strict=True)
         ]
 
-    def _is_over(self, text: str, end: int, head: _Head, last: Arguments) -> bool:
+    def _is_over(self, text: str, end: int, head: Head, last: Arguments) -> bool:
         """Whether the call is complete. If only its closing tag is missing, report the repair."""
         if last.is_open and end == last.end and text[end:].strip():
             return False
@@ -383,26 +372,26 @@ class ImprovisedReader:
             return False  # the fence is open, so the message may go on
         if head.fence and head.fence not in text[last.end : end]:
             last.repairs.append("closed_wrapper")
-        if head.has_spoken and _end_of_wrapper(text, last.end, head) is None:
+        if head.has_spoken and end_of_wrapper(text, last.end, head) is None:
             return False
-        if _lacks_end(text, end, head, last):
+        if lacks_end(text, end, head, last):
             is_cut = last.is_open and (head.has_tag or bool(head.fence))
             if last.notation == "none" or is_cut or self._has_more(text, end, head):
                 return False  # the arguments may have been cut off, or the wrapper contains more than a call
             last.repairs.append("closed_wrapper")
         return True
 
-    def _is_alone(self, text: str, end: int, head: _Head, last: Arguments, follows_call: bool) -> bool:
+    def _is_alone(self, text: str, end: int, head: Head, last: Arguments, follows_call: bool) -> bool:
         """Whether nothing but calls is on the lines of the call. A closing tag without an opener marks it as well."""
         if last.notation == "text" and text[end:].strip():
             return False  # an element with a plain word as its name is a call only at the end
-        if not head.marked and _closes_call(text, last.end):
+        if not head.marked and closes_call(text, last.end):
             if text[end:].strip() and not (follows_call and self._continues(text, end)):
                 return False  # without an opener, only calls around it and the end of the message show what was meant
             head.marked = True
-        return _ends_line(text, end) or self._continues(text, end)
+        return ends_line(text, end) or self._continues(text, end)
 
-    def _read_arguments(self, text: str, name: _Name) -> list[Stated]:
+    def _read_arguments(self, text: str, name: Name) -> list[Stated]:
         if name.tool is None:
             return read_envelopes(text, name.end, self._offered)
         read = read_after(text, name.end, name.tool, self._work.closers, in_tag=name.in_tag, tag=name.tag)
@@ -410,7 +399,7 @@ class ImprovisedReader:
             read = read_fenced(text, name.end, name.tool, name.head.fence)
         return [] if read is None else [Stated(name.tool, read)]
 
-    def _has_more(self, text: str, end: int, head: _Head) -> bool:
+    def _has_more(self, text: str, end: int, head: Head) -> bool:
         """Whether the wrapper ends later, and what is between the call and its end is not another call."""
         if not head.tag or self._continues(text, end):
             return False
@@ -419,15 +408,15 @@ class ImprovisedReader:
     def _continues(self, text: str, position: int) -> bool:
         """Whether another call begins on the same line."""
         at = _blank(text, position).end()  # type: ignore[union-attr]
-        if _next_wrapper(text, at) is not None:
+        if next_wrapper(text, at) is not None:
             return True
         return self._find_name(text, at, final=True, is_first=False) is not None
 
     # ---- the walk to the name ----------------------------------------------------------------------------------------
 
-    def _find_name(self, text: str, at: int, *, final: bool, is_first: bool) -> _Name | None:
-        head = _Head(at, is_first)
-        for _ in range(_MOST_TOKENS):
+    def _find_name(self, text: str, at: int, *, final: bool, is_first: bool) -> Name | None:
+        head = Head(at, is_first, at)
+        for _ in range(MOST_TOKENS):
             position = head.position = _blank(text, head.position).end()  # type: ignore[union-attr]
             if position >= len(text):
                 _require(text, position, final=final)
@@ -449,11 +438,11 @@ class ImprovisedReader:
                 return None
         return None
 
-    def _take_fence(self, text: str, head: _Head, *, final: bool) -> _Name | None:
+    def _take_fence(self, text: str, head: Head, *, final: bool) -> Name | None:
         if not final and len(text) - head.position < _LONGEST_LABEL and "\n" not in text[head.position :]:
             raise _More
         fence = _fence(text, head.position)
-        if fence is None or _content_tag(fence[2]) is not None:
+        if fence is None or content_tag(fence[2]) is not None:
             return None
         tool = self._labelled(fence[2])
         if not final and len(text) - fence.end() < _LONGEST_LABEL and _list_may_begin(text, fence.end()) is not None:
@@ -468,19 +457,21 @@ class ImprovisedReader:
         if tool is None:
             return None
         name = self._check(text, head, tool, fence.end(), final=final)
-        return name or (_Name(head, tool, fence.end()) if holds_text(text, fence.end(), fence[2], tool) else None)
+        return name or (Name(head, tool, fence.end()) if holds_text(text, fence.end(), fence[2], tool) else None)
 
     def _labelled(self, label: str) -> Tool | None:
         """Return the tool that the label of a fence names."""
         name = "" if self._is_open else label.rpartition(":")[2]
         return self._offered.find(name) if name and self._offered.may_begin(name) else None
 
-    def _take_tag(self, text: str, head: _Head, *, final: bool) -> _Name | None:
+    def _take_tag(self, text: str, head: Head, *, final: bool) -> Name | None:
         position = head.position
         token = _token(text, position)
         if token is not None:
+            named = _named_token(text, position) if not self._is_open else None
+            tool = self._offered.find(named[1]) if named is not None else None
             head.position, head.marked = token.end(), True
-            return None
+            return None if tool is None else self._check(text, head, tool, token.end(), final=final)
         if not final and len(text) - position < _LONGEST_TAG and _whole_tag(text, position) is None:
             raise _More
         word = _tag_word(text, position)
@@ -513,6 +504,9 @@ class ImprovisedReader:
             names.append((spaced[1], spaced.end() - 1))
         if not _name_element(word[1]):
             names.append((word[1], word.end()))
+        if text.startswith("/", word.end()) and _wrapper_word(word[1]) is not None:
+            slashed = match_name(text, word.end() + 1)
+            names += [] if slashed is None else [(slashed[0], slashed.end())]
         for before in (_named_attribute, _typed_attribute, _suffix):
             lead = before(text, word.end(), word.end() + _LONGEST_TAG)
             name = match_name(text, lead.end()) if lead is not None else None
@@ -520,24 +514,32 @@ class ImprovisedReader:
                 names.append((name[0], name.end()))
         return names
 
-    def _take_object(self, text: str, head: _Head, *, final: bool) -> _Name | None:
+    def _take_object(self, text: str, head: Head, *, final: bool) -> Name | None:
         """Take a JSON object, or a list of them, that may state calls. It is read as a whole, later."""
         if self._is_open and not head.marked:
             return None
         stated = may_state(text, head.position, self._offered, final=final)
         if stated is None:
             raise _More
-        return _Name(head, None, head.position) if stated else None
+        return Name(head, None, head.position) if stated else None
 
-    def _take_word(self, text: str, head: _Head, *, final: bool) -> _Name | None:
+    def _take_word(self, text: str, head: Head, *, final: bool) -> Name | None:
         position = head.position
         if not final and len(text) - position < _LONGEST_LABEL and "\n" not in text[position:]:
             raise _More  # a label may have several words
         label = match_label(text, position)
         if label is not None:
             head.position = label.end()
-            head.marked = head.marked or label["blank"] == ""
+            # A bracket behind the label has lost the one before it.
+            half = position == head.start and text[label.end() : label.end() + 1] in ("]", "】")
+            head.marked = head.marked or half or label["blank"] == "" or _capital_label(text, position) is not None
             return None
+        half_tag = _half_tag(text, position) if not self._is_open else None
+        written_in_tag = match_name(text, half_tag.end()) if half_tag is not None else None
+        tool = self._offered.find(written_in_tag[0]) if written_in_tag is not None else None
+        if tool is not None and written_in_tag is not None:
+            head.marked = head.has_tag = head.lacks_marker = True
+            return self._check(text, head, tool, written_in_tag.end(), in_tag=True, final=final)
         name = match_name(text, position)
         if name is None:
             self._take_sigil(text, head)
@@ -571,7 +573,7 @@ class ImprovisedReader:
         ]
         return (found[0], position + len(found[0].name)) if len(found) == 1 else (None, 0)
 
-    def _take_sigil(self, text: str, head: _Head) -> None:
+    def _take_sigil(self, text: str, head: Head) -> None:
         position = head.position
         character, following = text[position], text[position + 1 : position + 2]
         token = _token(text, position)
@@ -579,12 +581,12 @@ class ImprovisedReader:
             head.position, head.marked = token.end(), True
             return
         heading = _heading(text, position) if head.is_first and not (head.marked or head.fence) else None
-        doubled = _doubled(text, position) if character in "%:" else None
+        doubled = _doubled(text, position) if character in "%:@" else None
         if heading is not None:
             head.position = heading.end()
         elif doubled is not None:
             head.position, head.marked, head.words = doubled.end(), True, _MOST_WORDS
-        elif character in "[【":
+        elif character in "[【" or (character in _OPENING and match_label(text, position + 1) is not None):
             # A list of objects or of numbers is not a label.
             head.marked = head.marked or following.isalpha() or following in ("[", "/")
             head.position, head.words = position + 1, _MOST_WORDS
@@ -598,14 +600,14 @@ class ImprovisedReader:
             head.position += 1
 
     def _check(
-        self, text: str, head: _Head, tool: Tool, position: int, *, in_tag: bool = False, tag: str = "", final: bool
-    ) -> _Name | None:
+        self, text: str, head: Head, tool: Tool, position: int, *, in_tag: bool = False, tag: str = "", final: bool
+    ) -> Name | None:
         """Return the name if the beginning of its arguments follows."""
         if not final and len(text) - position < _LOOK_AHEAD:
             raise _More
         if not begins(text, position, tool, in_tag=in_tag):
             return None
-        if not head.has_tag and _code_begins(text, position) is not None:
+        if not head.has_tag and code_begins(text, position) is not None:
             return None  # a name before code, as in prose with HTML
         if text.startswith("(", position) and head.words == _MOST_WORDS and text[head.position - 1] == "[":
             return None  # [NAME(...)] is a list of calls in Python, which other formats read
@@ -613,12 +615,12 @@ class ImprovisedReader:
             head.marked = head.lacks_marker = True
         if text.startswith("<", position):
             head.marked = True
-        if text[head.position - 1 : head.position] == "[" and _setting(text, position) is not None:
+        if text[head.position - 1 : head.position] == "[" and setting(text, position) is not None:
             return None  # [NAME] and settings below it, as in a configuration file
-        return _Name(head, tool, position, in_tag, tag)
+        return Name(head, tool, position, in_tag, tag)
 
 
-def _take_mark(text: str, head: _Head, *, final: bool) -> bool:
+def _take_mark(text: str, head: Head, *, final: bool) -> bool:
     """Move over a line that is nothing but the mark of a call."""
     position = head.position
     if text[max(0, position - _LONGEST_LABEL) : position].rpartition("\n")[2].strip():
@@ -634,7 +636,7 @@ def _take_mark(text: str, head: _Head, *, final: bool) -> bool:
 
 def _is_prose_tag(word: re.Match[str] | None) -> bool:
     """Whether a bracket begins no tag, or a tag of HTML, of a result or of reasoning."""
-    return word is None or word[1].lower() in PROSE_TAGS or _content_tag(word[1]) is not None
+    return word is None or word[1].lower() in PROSE_TAGS or content_tag(word[1]) is not None
 
 
 _wrapper_word = re.compile(
@@ -648,7 +650,7 @@ _code_fence = re.compile(r"```\w{0,10}[ \t]*\r?\n").match
 _MOST_SAID, _MOST_REASONING = 400, 20_000
 
 
-def _skip_words(text: str, head: _Head, *, final: bool) -> bool:
+def _skip_words(text: str, head: Head, *, final: bool) -> bool:
     """Move over the words, or the reasoning, between the opener of a wrapper for calls and the JSON of a call."""
     if not head.may_speak or head.has_spoken:
         return False
@@ -684,116 +686,3 @@ def _is_symbol(character: str) -> bool:
 
 
 _SYMBOLS = ("So", "Sm")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What is after the arguments, and around the call.
-
-_closers = re.compile(
-    rf"""\s*(?:
-      <\s?/\s?{SIGIL}(?!s>)([^\W\d][\w.:\- ]{{0,99}})\s*/?[|｜]{{0,2}}>
-    | <[|｜][^|｜<>\n]{{1,60}}[|｜]>
-    | <[\w:]{{1,60}}[|｜]>
-    | (?:</s>|<(?:eos|eom|eot|end_[a-z]{{1,20}}(?:_[a-z]{{1,20}})?)>)(?=\s*\Z) | \[unused\d{{1,3}}\]
-    | (?P<star>[\u2600-\u27bf])[A-Za-z_]{{1,20}}(?P=star):?(?=\s*\Z)
-    | <{{2,3}}\[?/?(?:END|end|/)[\w\- ]{{1,40}}\]?>{{2,3}}
-    | \[{{1,2}}(?:/|END[ _\-])[\w\- ]{{1,40}}\]{{1,2}} | \{{\{{/[\w\- ]{{1,40}}\}}\}}
-    | (%%|::)/?[\w\- ]{{1,40}}(?:%%|::)?(?=\s|\Z)
-    | (?P<run>[@!$%:\#~=])(?P=run)+(?=\s|\Z)
-    | (?:invoke|function|tool_call)> | />
-    | [\])}}>|;] | (?<=[\]}}])"(?=\s*(?:<|`|\Z)) | (?<=[\]\)}}])`(?!`)
-    )""",
-    re.VERBOSE,
-).match
-_setting = re.compile(r"\][ \t]*\r?\n\s*[\w.\-]+[ \t]*[=:]").match
-_logged = re.compile(r"\][ \t]+[\w.\-]+[=:]").match
-_closing_mark_after = re.compile(r"</|\[/|\|>|｜>").search
-_closing_mark = re.compile(
-    rf"\s*(?:</\s?{SIGIL}(?!(?:s|think\w*)\s*>)[^\W\d]|<[|｜]/|<[|｜]?\w*(?:tool|call)\w*[|｜]>|\[/)", re.IGNORECASE
-).match
-_next_wrapper = re.compile(rf"<{SIGIL}(?:[a-z]{{1,20}}[_:\-])?(?:tool|function|invoke)", re.IGNORECASE).match
-_code_begins = re.compile(r"\s*<code>").match
-_fence_after = re.compile(r"[\s*:\]】>\"'`]{0,8}?\n\s*```\w{0,10}\s").match
-_fence_end = re.compile(r"\s*(?:`{3,}|~{3,})").match
-
-
-def _skip_closers(text: str, position: int, head: _Head) -> int:
-    """Move over the closing tags, tokens, brackets and the fence of the wrapper."""
-    fence = head.fence
-    for _ in range(_MOST_TOKENS):
-        ended = _fence_end(text, position) if fence else None
-        if ended is not None:
-            fence, position = "", ended.end()
-            continue
-        mark = mark_after(text, position)
-        if mark is not None and not ends_call(mark):
-            break  # it begins the next call
-        found = mark or _closers(text, position)
-        if found is None or (found[1] and found[1].lower() in PROSE_TAGS):
-            break
-        position = found.end()
-    return position
-
-
-_end_of_tag = re.compile(rf"\s*<\s?/\s?{SIGIL}[^\W\d]").match
-
-
-def _end_of_wrapper(text: str, position: int, head: _Head) -> re.Match[str] | None:
-    """Return the closing tag or fence directly after a call."""
-    return _end_of_tag(text, position) or (_fence_end(text, position) if head.fence else None)
-
-
-_tag_end = re.compile(r"\s*/?>").match
-_closes_tag = re.compile(r"<\s?/|/>|[\])]").search
-_ends_call = re.compile(r"<\s?/|/>|%%|::|[\])}]|<[|｜]|[|｜]>|>>|```|~~~").search
-
-
-def _lacks_end(text: str, end: int, head: _Head, read: Arguments) -> bool:
-    """Whether nothing shows that the call is over: its tag, or a notation without an end of its own, is not closed."""
-    if head.holds_object:
-        return _tag_end(text, read.end) is None
-    if read.notation == "none":
-        is_closed = _closes_tag(text, max(read.end - 2, 0), end) is not None
-        return not is_closed or (not head.has_tag and bool(text[end:].strip()))
-    if read.notation == "text" or _ends_call(text, read.end - 2 if read.notation == "attributes" else read.end, end):
-        return False
-    return head.has_tag or (read.notation in ("pairs", "elements") and not text[end:].strip())
-
-
-def _describe(text: str, name: _Name, read: Arguments) -> list[str]:
-    """Return the repairs that the place of the call demands."""
-    repairs = ["surrounding_text"] if name.head.has_spoken else []
-    if name.head.lacks_marker:
-        repairs.append("missing_marker")
-    if name.head.is_inner_fence and not repairs:
-        repairs.append("markdown_fence")
-    is_bare = name.tool is not None and not name.in_tag and not name.head.marked and read.notation == "json"
-    return [*repairs, "name_before_braces"] if is_bare and _braces(text, name.end) is not None else repairs
-
-
-_braces = re.compile(r"[ \t]*\{").match
-
-
-def _closes_call(text: str, position: int) -> bool:
-    """Whether a closing tag or token of a call follows, and not one of a result or of reasoning."""
-    mark = _closing_mark(text, position)
-    return mark is not None and _content_tag(text[mark.end() - 1 : mark.end() + 40].partition(">")[0]) is None
-
-
-def _skip_tags(text: str, position: int) -> int:
-    """Move over closing tags only: without an opener, a bracket belongs to something else."""
-    return _skip_closers(text, position, _Head(position, is_first=False)) if _closing_mark(text, position) else position
-
-
-def _ends_line(text: str, position: int) -> bool:
-    stop = text.find("\n", position)
-    return not text[position : len(text) if stop < 0 else stop].strip()
-
-
-def _region(text: str, end: int, head: _Head, read: Arguments, tool: Tool) -> Region | None:
-    if head.marked:
-        return "marked"
-    is_last = not text[end:].strip()
-    if head.is_first and is_last and read.notation != "none":
-        return "message"
-    return "last_line" if is_last and read.notation == "python" and not head.fence and not tool.is_exec else None

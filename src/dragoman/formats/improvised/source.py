@@ -24,6 +24,14 @@ _ATTRIBUTES = r"(?:[ =][^\[\]\n]{0,200})?"
 _square_start = re.compile(rf"\[([A-Za-z_][\w.\-]{{0,99}}){_ATTRIBUTES}\]\s*(?=[^\s{{\[<(\"']|\[[A-Za-z_])").match
 _square_may_start = re.compile(rf"\[(?:[A-Za-z_][\w.\-]{{0,99}}{_ATTRIBUTES})?(?:\]\s{{0,99}})?\Z").match
 _quote_token = re.compile(r'<\|"\|?>|<escape>|<ctrl\d{1,3}>|「[始末]」')
+_marked_down = re.compile(r"<[\w:]{1,40}\\_[\w\\]{1,40}>").match
+_markdown = re.compile(r"\\([_*\[\]<>{}#])")
+_curly_begins = re.compile(r"<(?:[^<>\n]{0,100}>\s{0,9}<)?[^<>\n]{0,100}=\s?[“”„]").match
+_curly_tag = re.compile(r"<[^<>\n]{0,200}[“”„][^<>\n]{0,200}>")
+_STRAIGHT = str.maketrans("“”„", '"""')
+_tokenized = re.compile(r"<[\w:|\-]{1,40}>[▁ĠĊ]").match
+_piece = re.compile(r"[▁ĠĊ]")
+"""Matches what tokenizers write for a blank and for the end of a line."""
 _WINDOW = 300
 _MOST_SQUARE = 8
 Words = tuple[str, ...]
@@ -78,6 +86,10 @@ def _replace(found: str, pattern: re.Pattern[str]) -> str:
     """Return what replaces a match of one of the patterns."""
     if found[0] == "[":
         return f"<{found[1:-1]}>"
+    if pattern is _curly_tag:
+        return found.translate(_STRAIGHT)
+    if pattern is _markdown or pattern is _piece:
+        return found[1:] or ("\n" if found == "Ċ" else " ")
     if pattern is _escape:
         unescaped: str = decode(f'"{found}"')
         return unescaped
@@ -89,6 +101,10 @@ def _square_tags(words: Words) -> re.Pattern[str]:
     """Return the pattern of the tags with these words, or of an argument, that are written in square brackets."""
     listed = "|".join(map(re.escape, (*words, "parameter", "param", "argument", "arg")))
     return re.compile(rf"\[/?(?:{listed}){_ATTRIBUTES}\]")
+
+
+_IN_TAGS = ((_curly_begins, _curly_tag), (_marked_down, _markdown), (_tokenized, _piece))
+"""What a tag looks like that a client or a tokenizer changed, and what has to be replaced in the text."""
 
 
 class Sources:
@@ -110,6 +126,10 @@ class Sources:
             return self._replace(text, at, _entity, final=final)
         if _quoted_json(text, at) is not None:
             return self._replace(text, at, _escape, final=final)
+        if text.startswith("<", at):
+            for begins, pattern in _IN_TAGS:
+                if begins(text, at) is not None:
+                    return self._replace(text, at, pattern, final=final)
         if not final and any(grows(text, at) for grows in (_may_be_escaped, _may_be_quoted, _square_may_start)):
             return None
         words = self._square_words(text, at, tags_of, final=final) if text.startswith("[", at) else ()

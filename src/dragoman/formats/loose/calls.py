@@ -245,6 +245,13 @@ def holds_calls(value: JsonObject, offered: OfferedNames) -> bool:
     return all(isinstance(inner, dict) and offered.find(key) is not None for key, inner in value.items())
 
 
+def read_typed_object(value: JsonObject, offered: OfferedNames) -> ObjectCall | None:
+    """Read {"type": "NAME", ...}, an item of a list of calls."""
+    named = value.get("type")
+    tool = offered.find(named) if isinstance(named, str) and not offered.open else None
+    return None if tool is None else _with_arguments(value, "type", tool, offered)
+
+
 def _with_arguments(value: JsonObject, name_key: str, tool: Tool, offered: OfferedNames) -> ObjectCall | None:
     for key in ARGUMENT_KEYS:
         if key in value and key != name_key:
@@ -282,7 +289,7 @@ def as_arguments(raw: Any, tool: Tool) -> tuple[JsonObject | None, list[str]]:
         return _from_text(raw)
     if isinstance(raw, list):
         if len(raw) == 1 and isinstance(raw[0], dict):
-            return raw[0], ["unwrapped_list"]
+            return raw[0], ["unwrapped_arguments"]
         return by_position(raw, {}, tool), ["positional_arguments"]
     return None, []
 

@@ -126,11 +126,33 @@ def _read_pairs(cursor: Cursor, arguments: Arguments) -> Reader:
 # Action Input: {"query": "x"}
 
 _LABELS = ("Observation", "Thought", "Action", "Final Answer")
+_TRANSLATED = {
+    "Observation": ("观察", "観察", "Beobachtung", "Observación", "Observação", "Наблюдение"),
+    "Thought": ("思考", "Gedanke", "Pensamiento", "Pensamento", "Pensée", "Мысль"),
+    "Action": ("行动", "动作", "行動", "アクション", "Aktion", "Acción", "Ação", "Действие"),
+    "Action Input": (
+        "行动输入",
+        "动作输入",
+        "行動の入力",
+        "アクション入力",
+        "Aktionseingabe",
+        "Entrada de la acción",
+        "Entrada da ação",
+        "Entrée de l'action",
+        "Ввод действия",
+        "Входные данные",
+    ),
+    "Final Answer": ("最终答案", "最終回答", "Endgültige Antwort", "Respuesta final", "Resposta final"),
+}
+_MOST_NUMBERED = 9
 
 
 def _spell(label: str) -> tuple[str, ...]:
-    """Return a label in the spellings of models: in lower case, in bold type."""
-    return tuple(form.format(word) for word in (label, label.lower()) for form in ("{}:", "**{}:**", "**{}**:"))
+    """Return a label in the spellings of models: in lower case, in bold type, with a number, in other languages."""
+    numbered = tuple(f"{label} {number}:" for number in range(1, _MOST_NUMBERED + 1))
+    translated = tuple(form.format(word) for word in _TRANSLATED.get(label, ()) for form in ("{}:", "{}：", "**{}:**"))
+    plain = tuple(form.format(word) for word in (label, label.lower()) for form in ("{}:", "**{}:**", "**{}**:"))
+    return plain + numbered + translated
 
 
 _stops = Markers("\n" + spelling for label in _LABELS for spelling in _spell(label))
