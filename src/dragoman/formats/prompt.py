@@ -27,6 +27,9 @@ SENTENCE_LIMIT = 80
 _ENUM_LIMIT = 60
 _SAMPLE_LIMIT = 200
 _first_sentence = re.compile(r"[^\n]*?[.!?](?=\s|$)").match
+_VALUES = ("Anna", "blue", "Monday", "tea", "Lima", "river", "Bob", "green", "May", "salt", "Rome", "stone")
+_NUMBERS = (12, 40, 7)
+_BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "pattern", "format"})
 _SAMPLES: dict[Any, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
 _DEEPEST = 3
 _MOST_STEPS = 8
@@ -169,6 +172,31 @@ def sample_calls(tools: Iterable[Tool]) -> Iterator[tuple[str, JsonObject]]:
     for tool in tools:
         yield tool.name, _sample_arguments(tool.parameters)
     yield "tool_name", {"argument": "value"}
+
+
+def vary_arguments(arguments: JsonObject, schema: JsonObject, count: int) -> list[JsonObject]:
+    """Return the arguments of an example several times, with other values each time and for each member."""
+    words = iter(_VALUES * count)
+    return [_vary(arguments, schema, number, words) for number in range(count)]
+
+
+def _vary(value: Any, schema: Any, number: int, words: Iterator[str], root: Any = None) -> Any:
+    root = schema if root is None else root
+    schema = _settle(schema, root)
+    listed = schema.get("enum")
+    if isinstance(listed, list) and value in listed:
+        return listed[(listed.index(value) + number) % len(listed)]
+    if isinstance(value, dict):
+        inner = schema.get("properties")
+        inner = inner if isinstance(inner, dict) else {}
+        return {name: _vary(each, inner.get(name), number, words, root) for name, each in value.items()}
+    if isinstance(value, bool):
+        return value is (number % 2 == 0)
+    if schema.keys() & _BOUNDS:
+        return value
+    if isinstance(value, int) and value == _SAMPLES["integer"]:
+        return _NUMBERS[number % len(_NUMBERS)]
+    return next(words, value) if value == "value" or value in _WORDS.values() else value
 
 
 def _sample_arguments(schema: JsonObject) -> JsonObject:
