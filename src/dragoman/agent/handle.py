@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Task = str | Message | Mapping[str, Any] | Iterable[Message | Mapping[str, Any] | str | Text | Image | File]
 """A text, a message, messages or dicts in the form of the chat wires, or texts, images and files."""
 _ROLES: tuple[str, ...] = get_args(Role)
+_DICT_ROLES = (*_ROLES, "developer", "function", "model")
+"""The roles of dicts: also those that one wire has for a system prompt, a result, or a message of the model."""
 _PARTS: tuple[type, ...] = get_args(Part)
 _HINT = "give text, a Message, a list of messages or dicts, or a list of texts and images"
 
@@ -45,12 +47,24 @@ def read_task(task: Task) -> list[Message]:
 
 
 def _read_list(given: list[Any]) -> list[Message]:
+    if not given:
+        raise ConfigError("the task is empty", hint=_HINT)
     if all(isinstance(each, Message | Mapping) for each in given):
+        for each in given:
+            _check_role(each)
         return [_check(message) for message in read_messages(given)]
     parts = [Text(each) if isinstance(each, str) else each for each in given]
     if not all(isinstance(part, Text | Image | File) for part in parts):
         raise ConfigError("the task contains a value that is not a message, text, image or file", hint=_HINT)
     return [Message("user", parts)]
+
+
+def _check_role(given: Message | Mapping[str, Any]) -> None:
+    """Raise ConfigError for a dict whose role no wire has: the wire would take it for a message of the user."""
+    role = given.get("role", "user") if isinstance(given, Mapping) else "user"
+    if role not in _DICT_ROLES:
+        meant = did_you_mean(str(role), _DICT_ROLES)
+        raise ConfigError(f"a message has the role {role!r}{meant}", hint=f"the roles are {', '.join(_ROLES)}")
 
 
 def _check(message: Message) -> Message:

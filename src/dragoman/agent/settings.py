@@ -99,6 +99,12 @@ def require_kind(given: T | None, kind: type[T], name: str) -> T:
     return kind() if given is None else given
 
 
+def require_text(given: Any, name: str) -> str | None:
+    if given is not None and not isinstance(given, str):
+        raise ConfigError(f"{name} is a text, not {type(given).__name__}", hint=f'write {name}="..."')
+    return given
+
+
 def choose(value: Any, known: tuple[str, ...], name: str) -> Any:
     if value not in known:
         raise ConfigError(f"{name} is {value!r}", hint=f"use one of {', '.join(known)}")
