@@ -26,7 +26,7 @@ from dragoman import Agent, Connection, Context, Image, Message, RunFailed, Text
 from dragoman.agent.events import ToolEnded
 from dragoman.client.http.addresses import read_address, read_proxies
 from dragoman.client.retry import Retries
-from dragoman.errors import ConfigError, DragomanError, InvalidTool, MissingKey
+from dragoman.errors import ConfigError, DragomanError, InvalidTool, MissingKey, nearest
 from dragoman.testing import ScriptedModel, Upstream, call, thinking
 from dragoman.types import Failure, Reply, Tool
 
@@ -64,6 +64,7 @@ def test_d2_unknown_keywords_raise_and_name_the_nearest() -> None:
         assert f"did you mean {near!r}" in explain(
             lambda name=name: dragoman.ask("ollama:x", "hi", **{name: 1}), TypeError
         )
+    assert nearest("modle", ["mode", "model", "modes"]) == "model", "two letters in the wrong order"
 
 
 def test_what_an_agent_cannot_use_is_refused_before_a_run() -> None:
