@@ -16,7 +16,15 @@ from dragoman.agent.config import RunConfig
 from dragoman.agent.context import ContextSettings
 from dragoman.agent.driver import ClientPool, Driver, Listener, RunServices
 from dragoman.agent.events import RunEvent, RunStarted
-from dragoman.agent.handle import Run, Task, begin_conversation, check_given, find_attached, read_task
+from dragoman.agent.handle import (
+    Run,
+    Task,
+    begin_conversation,
+    check_given,
+    check_runnable,
+    find_attached,
+    read_task,
+)
 from dragoman.agent.hooks import Hooks
 from dragoman.agent.journal import RunJournal, released_on_error
 from dragoman.agent.machine import Machine
@@ -26,8 +34,16 @@ from dragoman.agent.replies import answer_tool
 from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
 from dragoman.agent.resume import Restored, last_messages, read_sources, read_start, restore
 from dragoman.agent.safety import SafetyServices, logged_policy
-from dragoman.agent.settings import Connection, Safety, choose, require_kind, require_text
-from dragoman.agent.sources import ToolSources, check_runnable, may_change
+from dragoman.agent.settings import (
+    Connection,
+    Safety,
+    choose,
+    choose_facts,
+    may_change,
+    require_kind,
+    require_text,
+)
+from dragoman.agent.sources import ToolSources
 from dragoman.agent.submission import RunEngine, SubmittedRun, as_engine, check_portable
 from dragoman.client import portal
 from dragoman.client.own_models import Model, as_endpoint
@@ -141,7 +157,7 @@ class Agent(Generic[DepsT]):
         self.context = require_kind(context, ContextSettings, "context")
         given = [as_endpoint(each) for each in (model, *as_list("fallbacks", fallbacks))]
         own = [(each, transport) for each, transport in given if transport is not None and isinstance(each, Endpoint)]
-        self.facts = _choose_facts(self.connection, has_own=bool(own))
+        self.facts = choose_facts(self.connection, has_own=bool(own))
         self._model, self._base_url = given[0][0], base_url
         self.endpoint = self._resolve(self._model, base_url)
         self._given_fallbacks = tuple(endpoint for endpoint, _ in given[1:])
@@ -339,10 +355,12 @@ class Agent(Generic[DepsT]):
     def _announce(self, driver: Driver, config: RunConfig, parent: Driver | None, task: list[Message]) -> None:
         """Report the start of a run, rules that apply to no tool, and files that few models take."""
         driver.emit(_started(config, parent_run_id=parent.machine.config.run_id if parent is not None else ""))
-        for fault in find_unmatched(self._own_rules, config.tools):
-            driver.note("rule_unmatched", fault)
-        for doubt in find_doubts(find_attached(task)):
-            driver.note("media_doubted", doubt)
+        if self._own_rules:
+            for fault in find_unmatched(self._own_rules, config.tools):
+                driver.note("rule_unmatched", fault)
+        if attached := find_attached(task):
+            for doubt in find_doubts(attached):
+                driver.note("media_doubted", doubt)
 
     def _read_task(self, task: Task, parent: Driver | None) -> list[Message]:
         """Return the messages of a task. Raises ConfigError for media that the endpoint cannot receive."""
@@ -775,17 +793,6 @@ class Agent(Generic[DepsT]):
 def _is_same(one: Endpoint, other: Endpoint) -> bool:
     """Whether both are the same model at the same address. Capabilities and quirks do not matter."""
     return (one.provider.name, one.base_url, one.model) == (other.provider.name, other.base_url, other.model)
-
-
-def _choose_facts(connection: Connection, *, has_own: bool) -> Facts:
-    """The given store, else that of the user. A transport of one's own may lead anywhere, so its facts are not kept."""
-    if connection.facts is not None:
-        return connection.facts
-    if connection.transport is not None or has_own:
-        return MemoryFacts()
-    from dragoman.client.facts import shared_facts
-
-    return shared_facts(os.environ if connection.environment is None else connection.environment)
 
 
 def _started(config: RunConfig, *, resumed: bool = False, parent_run_id: str = "") -> RunStarted:

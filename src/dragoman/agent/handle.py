@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, get_args
 from dragoman.agent.events import RunEvent
 from dragoman.agent.result import AnswerT, Limits, RunResult, check_result
 from dragoman.client import portal
-from dragoman.errors import ConfigError, did_you_mean
+from dragoman.errors import ConfigError, InvalidTool, did_you_mean
 from dragoman.events import TextDelta
 from dragoman.extraction.responses import read_messages
+from dragoman.toolset import Toolset
 from dragoman.types import File, Image, Message, Part, RequestOptions, Role, Text, Tool
 
 if TYPE_CHECKING:
@@ -102,6 +103,16 @@ def check_given(options: Mapping[str, Any], limits: Any, listeners: Iterable[Any
     for name, function in [*functions.items(), *(("a listener", each) for each in listeners)]:
         if function is not None and not callable(function):
             raise ConfigError(f"{name} is a function, not {function!r}"[:200], hint="give the function itself")
+
+
+def check_runnable(tools: Toolset) -> None:
+    """Raise InvalidTool for a tool that cannot run."""
+    for tool in tools:
+        if tool.run is None:
+            raise InvalidTool(
+                f"tool {tool.name!r} is only a description",
+                hint="tool_from_schema(name, schema, function) gives it a body",
+            )
 
 
 def begin_conversation(system: str | None, before: Iterable[Message], task: Iterable[Message]) -> list[Message]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dragoman.errors import InvalidTool
 from dragoman.tools import gather
 from dragoman.toolset import Toolset
 
@@ -70,19 +69,3 @@ def _connect_later(servers: list[Any]) -> Toolbox | None:
     from dragoman.mcp.toolbox import unopened
 
     return unopened(servers)
-
-
-def may_change(tools: Any) -> bool:
-    """Whether the tools are a toolbox or contain one, or an MCP server."""
-    values = tools if isinstance(tools, list | tuple) else ()
-    return any(hasattr(each, "revision") or hasattr(each, "identity") for each in (tools, *values))
-
-
-def check_runnable(tools: Toolset) -> None:
-    """Raise InvalidTool for a tool that cannot run."""
-    for tool in tools:
-        if tool.run is None:
-            raise InvalidTool(
-                f"tool {tool.name!r} is only a description",
-                hint="tool_from_schema(name, schema, function) gives it a body",
-            )
