@@ -32,6 +32,7 @@ _NUMBERS = (12, 40, 7)
 _BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "pattern", "format"})
 _SAMPLES: dict[Any, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
 _DEEPEST = 3
+_MOST_ITEMS = 4
 _MOST_STEPS = 8
 _WORDS = {
     "command": "date",
@@ -238,8 +239,13 @@ def _sample(name: str, schema: Any, root: JsonObject, depth: int = 0) -> Any:
     if "properties" in schema and depth < _DEEPEST:
         needed = [(inner, rule) for inner, rule, required in _parameters(schema) if required]
         return {inner: _sample(inner, rule, root, depth + 1) for inner, rule in needed}
-    if kind == "array" and depth < _DEEPEST and schema.get("minItems") == 1:
-        return [_sample(name, schema.get("items"), root, depth + 1)]
+    if kind == "array" and depth < _DEEPEST:
+        places, least = schema.get("prefixItems"), schema.get("minItems")
+        if isinstance(places, list) and len(places) <= _MOST_ITEMS:
+            return [_sample(name, each, root, depth + 1) for each in places]
+        most = 1 if schema.get("uniqueItems") is True else _MOST_ITEMS
+        if isinstance(least, int) and 1 <= least <= most:
+            return [_sample(name, schema.get("items"), root, depth + 1)] * least
     return _SAMPLES.get(kind, "value") if isinstance(kind, str) else "value"
 
 
