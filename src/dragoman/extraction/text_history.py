@@ -187,7 +187,8 @@ def _request(tool: Tool, arguments: Mapping[str, Any]) -> str:
     forms = [form for form in arguments.values() if isinstance(form, dict)]
     facts = [pair for form in forms for pair in form.items() if isinstance(pair[1], str | int | float)]
     if facts:
-        return " ".join([*([values] if values else ()), *(f"The {name} is {value}." for name, value in facts)])
+        asked = [f"{described} {values}."] if values else []
+        return " ".join([*asked, *(f"The {name} is {value}." for name, value in facts)])
     return f"{described} {values}".strip()
 
 
