@@ -51,6 +51,9 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     longer = [each for each in known if len(name) >= 3 and each.startswith(name)]
     if len(longer) == 1:
         return longer[0]
+    swapped = [each for each in known if each != name and sorted(each) == sorted(name)]
+    if len(swapped) == 1:
+        return swapped[0]
     found = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     return found[0] if found else None
 

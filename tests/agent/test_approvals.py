@@ -354,6 +354,7 @@ def test_the_events_tell_the_decision_and_the_approval_with_the_same_digest(tmp_
     given_ = next(event for event in events if isinstance(event, ApprovalGiven))
     assert (decided.verdict, decided.code) == ("ask", "marked")
     assert needed.digest == given_.digest != "" and needed.request == given_.request
+    assert needed.turn == decided.turn == 1
 
 
 # ---- the digest ------------------------------------------------------------------------------------------------------

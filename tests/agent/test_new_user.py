@@ -26,8 +26,8 @@ from dragoman import Agent, Connection, Context, Image, Message, RunFailed, Text
 from dragoman.agent.events import ToolEnded
 from dragoman.client.http.addresses import read_address, read_proxies
 from dragoman.client.retry import Retries
-from dragoman.errors import ConfigError, DragomanError, InvalidTool, MissingKey
-from dragoman.testing import ScriptedModel, call, thinking
+from dragoman.errors import ConfigError, DragomanError, InvalidTool, MissingKey, nearest
+from dragoman.testing import ScriptedModel, Upstream, call, thinking
 from dragoman.types import Failure, Reply, Tool
 
 DOWN: dict[str, Any] = {
@@ -64,6 +64,7 @@ def test_d2_unknown_keywords_raise_and_name_the_nearest() -> None:
         assert f"did you mean {near!r}" in explain(
             lambda name=name: dragoman.ask("ollama:x", "hi", **{name: 1}), TypeError
         )
+    assert nearest("modle", ["mode", "model", "modes"]) == "model", "two letters in the wrong order"
 
 
 def test_what_an_agent_cannot_use_is_refused_before_a_run() -> None:
@@ -306,3 +307,64 @@ def test_d18_tests_have_a_time_limit_and_are_deterministic() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
     assert settings["timeout"] <= 300
     assert "derandomize=True" in (ROOT / "tests/conftest.py").read_text(encoding="utf-8")
+
+
+def test_d19_an_agent_in_a_with_block_closes_its_connections(tmp_path: Path) -> None:
+    with Upstream(["one", "two"]) as server:
+        settings: dict[str, Any] = {"journal": tmp_path / "runs.db"}
+        with Agent(server.endpoint(), **settings) as opened:
+            assert opened.run("hi").text == "one"
+            assert opened._journal is not None
+        assert opened._journal is None
+
+        async def ask() -> str:
+            async with Agent(server.endpoint(), **settings) as other:
+                return (await other.arun("hi")).text
+
+        assert asyncio.run(ask()) == "two"
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"max_turns": 3}, "limits=Limits(turns=...)"),
+        ({"seconds": 3}, "limits=Limits(seconds=...)"),
+        ({"temperature": 0}, 'options={"temperature": ...}'),
+        ({"instructions": "Be kind."}, "system=..."),
+        ({"api_key": "k"}, "key=..."),
+    ],
+)
+def test_d20_the_parameters_of_other_libraries_have_a_hint(given: dict[str, Any], hint: str) -> None:
+    assert f"hint: write {hint}" in explain(lambda: Agent(ScriptedModel(["hi"]), **given))
+
+
+def test_d21_a_system_prompt_is_a_text() -> None:
+    given: list[Any] = [3, ["Be kind."], lambda: "Be kind."]
+    for wrong in given:
+        with pytest.raises(ConfigError, match="system is a text"):
+            Agent(ScriptedModel(["hi"]), system=wrong)
+
+
+def test_d22_a_task_that_would_send_nothing_or_another_role_is_refused() -> None:
+    lost = agent(["hi"])
+    assert "the task is empty" in explain(lambda: lost.run([]), ConfigError)
+    misspelled = explain(lambda: lost.run([{"role": "assitant", "content": "hi"}]), ConfigError)
+    assert "'assitant'; did you mean 'assistant'?" in misspelled
+    for role in ("user", "developer", "assistant"):
+        assert agent(["hi"]).run([{"role": role, "content": "x"}]).text == "hi"
+
+
+def test_d23_a_rule_for_a_tool_that_does_not_exist_is_a_problem() -> None:
+    """A misspelled name in a deny rule would let the calls of the tool run, without a word."""
+    rules: dict[str, Any] = {"deny": ["lok", "bash(rm*)", "mcp:*"], "allow": ["lo*"], "ask": ["*"]}
+    told = [each for each in agent(["hi"], look, **rules).run("hi").problems if each.kind == "rule_unmatched"]
+    assert [each.message for each in told] == [
+        "no tool has the name 'lok', so the rule deny lok applies to nothing; did you mean 'look'?"
+    ]
+
+
+def test_d24_a_kind_of_file_that_few_models_take_is_a_problem() -> None:
+    sent = ["Look", dragoman.attach(b"PK\x03\x04aaaa"), dragoman.attach(b"%PDF-1.7"), Image(url="https://a.example/b")]
+    (told,) = agent(["fine"]).run(sent).problems
+    assert told.kind == "media_doubted"
+    assert told.message == "few models take the file attachment.zip (application/zip): send it as text or PDF"

@@ -83,8 +83,8 @@ def test_a_kind_of_file_that_few_models_take_is_sent_with_a_warning(dragoman: An
     with Upstream(["fine"]) as upstream:
         done = dragoman("run", "Look", *at(upstream), "-a", "all.zip", "-a", "photo.heic", "-a", "photo.png")
     assert done.code == 0
-    assert "8 bytes]; few models take application/zip: send it as text or PDF\n" in done.err
-    assert "16 bytes]; few models take image/heic: send it as PNG or JPEG\n" in done.err
+    assert "note: few models take the file all.zip (application/zip): send it as text or PDF\n" in done.err
+    assert "note: few models take the image (image/heic): send it as PNG or JPEG\n" in done.err
     assert "1 kB]\n" in done.err
 
 

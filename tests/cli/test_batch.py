@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -229,7 +230,7 @@ def test_misuse_of_a_batch_is_told(desk: Desk, dragoman: Command, monkeypatch: p
         ('{"id": 1, "task": "a"}\n{"id": "1", "task": "b"}\n', [], "line 2: the id '1' occurs twice"),
         ('{"id": [], "task": "a"}\n', [], "`id` is neither a text nor a number"),
         (good, ["--session", "s"], "a batch takes no --session"),
-        (good, ["--resume"], "a batch takes no --resume"),
+        (good, ["--resume"], "hint: start the batch again: that resumes it"),
         (good, ["--attach", "tasks.jsonl"], "a batch takes no --attach"),
         (good, ["--rate", "fast"], "--rate 'fast' is not a number and a period"),
         (good, ["--rate", "0/m"], "--rate '0/m'"),
@@ -255,6 +256,12 @@ def test_misuse_of_a_batch_is_told(desk: Desk, dragoman: Command, monkeypatch: p
     assert "it is a folder" in dragoman("batch", ".", "-m", "custom:m", "--base-url", "http://127.0.0.1:9/v1").err
     assert "no engine is given" in dragoman("batch", "tasks.jsonl", "--agent", "clerk").err
     assert (desk.folder / "other.txt").read_text(encoding="utf-8") == "not a result\n"
+
+
+def test_the_help_lists_no_option_that_a_batch_refuses(dragoman: Command) -> None:
+    listed = dragoman("batch", "--help").out
+    assert "--workspace" in listed
+    assert not re.search(r"--(session|resume|no-journal|thinking|attach)\b", listed)
 
 
 def test_a_folder_that_cannot_be_written_is_named_with_a_step_that_a_batch_can_take(desk: Desk) -> None:

@@ -153,7 +153,7 @@ def test_a_key_by_the_name_of_its_variable(desk: Desk) -> None:
     ("arguments", "code", "words", "hint"),
     [
         ((), 2, "there is no endpoint to examine", "dragoman doctor provider:model"),
-        (("http://127.0.0.1:1",), 2, "no server answers at http://127.0.0.1:1", "start the server"),
+        (("http://127.0.0.1:1",), 4, "no server answers at http://127.0.0.1:1", "start the server"),
         (("no_such:model",), 2, "unknown provider 'no_such'", "dragoman providers"),
         (("openai:gpt-5", "--wire", "gemini"), 2, "gemini", "openai has"),
         (("ollama:qwen3", "--key-env", "NOT_SET"), 2, "NOT_SET is not set", "--key-env"),
@@ -173,6 +173,7 @@ def test_a_provider_that_does_not_answer_is_told_from_a_fault(desk: Desk) -> Non
     done = desk("doctor", "llamacpp:m", "--base-url", "http://127.0.0.1:1")
     assert done.code == 4
     assert "broken   reachable            no server answers" in done.out
+    assert "context" not in done.out and "models" not in done.out, "a server that never answered has no properties"
     assert "it did not answer" in done.out
     assert learned(desk) == []
 

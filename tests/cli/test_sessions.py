@@ -96,7 +96,7 @@ def test_a_session_is_shown_with_its_calls_and_their_results(dragoman, place: st
         'burn {"what": "letters"}',
         "needs approval, and nobody is there",
         "fly ",
-        "could not be parsed",
+        "is not valid",
         "shelf: empty",
         "All is empty.",
         "Run run-2",

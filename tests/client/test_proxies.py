@@ -18,6 +18,7 @@ from dragoman.client.http import HttpTransport
 from dragoman.client.http.addresses import Proxies, read_address, read_proxies
 from dragoman.client.transport import HttpRequest, TransportFault
 from dragoman.errors import ConfigError
+from dragoman.wire.failures import CONNECTION_HINTS
 
 NAMES = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
@@ -201,6 +202,19 @@ def test_a_tunnel_is_kept_for_the_next_request(greeting: str, tmp_path: Path) ->
             return len(proxy.began)
 
     assert asyncio.run(scenario()) == 1
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "http://proxy.invalid:3128"], ids=["nobody", "no name"])
+def test_a_proxy_that_is_not_there_is_the_cause_and_the_hint_says_so(proxy: str) -> None:
+    async def scenario() -> TransportFault:
+        async with transport(proxy=proxy) as http:
+            with pytest.raises(TransportFault) as caught:
+                await fetch(http, HttpRequest("POST", "http://far.invalid/", {}))
+            return caught.value
+
+    fault = asyncio.run(scenario())
+    assert (fault.kind, fault.code) == ("unreachable", "proxy")
+    assert "HTTPS_PROXY" in CONNECTION_HINTS[fault.code]
 
 
 def find(proxies: Proxies | None, url: str) -> tuple[str, int] | None:

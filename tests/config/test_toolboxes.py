@@ -143,6 +143,12 @@ def test_a_source_that_is_not_there(source: str, words: str) -> None:
     assert words in load_tools([source], [Point("search", search)]).problems[0]
 
 
+def test_the_name_of_a_file_without_its_ending_is_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write("weather_file.py", "import dragoman\n")
+    monkeypatch.chdir(path.parent)
+    assert "write weather_file.py for the file" in load_tools(["weather_file"]).problems[0]
+
+
 def test_of_two_tools_with_one_name_the_first_counts_and_the_other_is_told() -> None:
     points = [Point("one", search), Point("two", [search])]
     box = load_tools(["entry:one", "entry:two"], points)

@@ -192,9 +192,9 @@ def test_a_reply_that_the_limit_cut_is_not_called_broken() -> None:
 def test_an_endpoint_that_does_not_answer_is_asked_once(said: Any, words: str) -> None:
     server = Clinic(lambda request, body: said)
     report = diagnose(server)
-    assert [finding.probe for finding in report.findings] == ["models", "context", "reachable"]
-    assert words in report.findings[-1].summary
-    assert report.findings[-1].fix
+    assert [finding.probe for finding in report.findings] == ["reachable", "models", "context"]
+    assert words in report.findings[0].summary
+    assert report.findings[0].fix
     assert len(server.exchanges) == report.requests == 1
 
 
@@ -212,7 +212,7 @@ def test_a_probe_that_takes_too_long_is_ended() -> None:
         assert isinstance(report, Report)
         return report
 
-    assert "in time" in asyncio.run(go()).findings[-1].summary
+    assert "in time" in asyncio.run(go()).findings[0].summary
 
 
 # ---- secrets ---------------------------------------------------------------------------------------------------------

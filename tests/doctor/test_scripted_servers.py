@@ -38,7 +38,8 @@ def test_a_healthy_server_has_no_faults() -> None:
     server = Clinic()
     report = diagnose(server)
     assert verdicts(report) == HEALTHY
-    assert [finding.probe for finding in report.findings] == ["models", "context", *(probe.name for probe in PROBES)]
+    first, *others = [probe.name for probe in PROBES]
+    assert [finding.probe for finding in report.findings] == [first, "models", "context", *others]
     assert report.faults == ()
     assert report.fact == Fact(native_tool_calls=True, quirks={"context_window": 32768})
 

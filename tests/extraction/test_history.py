@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from tests.tables import each_row
 from dragoman import formats
 from dragoman.errors import ConfigError
 from dragoman.extraction.control_tokens import control_strings
-from dragoman.extraction.text_history import Rendered, read_history, render_history
+from dragoman.extraction.text_history import Rendered, read_history, render_history, write_examples
 from dragoman.formats import Format
 from dragoman.types import (
     Fault,
@@ -26,6 +26,7 @@ from dragoman.types import (
     Provenance,
     Text,
     Thinking,
+    Tool,
     ToolCall,
     ToolResult,
 )
@@ -331,3 +332,37 @@ def test_every_control_string_in_a_result_is_kept(format: str) -> None:
     check_round_trip(conversation, format, TOOLS)
     sealed = render(conversation, format).messages[2].text
     assert formats.parse(sealed, format, TOOLS).calls == []
+
+
+# ---- examples for very small models ----------------------------------------------------------------------------------
+
+MEMBERS = {"town": {"type": "string"}, "age": {"type": "integer"}, "kind": {"enum": ["a", "b"]}}
+FORM = {"type": "object", "properties": MEMBERS, "required": [*MEMBERS]}
+
+
+@pytest.mark.parametrize(
+    "others", [[], [Tool("look", "Look at a place.", {"type": "object"})]], ids=["alone", "beside"]
+)
+def test_every_value_in_an_example_of_a_form_is_in_its_request(others: list[Tool]) -> None:
+    """A model of a hundred million parameters copies a value that it never saw in a request into every call."""
+    answer = Tool("answer", "Answer.", {"type": "object", "properties": {"answer": FORM}, "required": ["answer"]})
+    shown = write_examples([*others, answer], "hermes")
+    pairs = [(asked.text, formats.parse(reply.text, "hermes").calls) for asked, reply in pairwise(shown)]
+    forms = [(asked, call.arguments["answer"]) for asked, calls in pairs for call in calls if call.name == "answer"]
+    assert len(forms) == (1 if others else 2)
+    for asked, form in forms:
+        assert all(f"The {name} is {value}." in asked for name, value in form.items()), (asked, form)
+    if not others:
+        first, second = (form for _, form in forms)
+        assert all(first[name] != second[name] for name in first), "the model would take a constant for the form"
+
+
+def test_an_example_keeps_the_bounds_of_its_schema() -> None:
+    parameters = {"n": {"type": "object", "properties": {"n": {"type": "integer", "maximum": 5}}, "required": ["n"]}}
+    tool = Tool("count", "Count.", {"type": "object", "properties": parameters, "required": ["n"]})
+    shown = [
+        call.arguments
+        for message in write_examples([tool], "hermes")
+        for call in formats.parse(message.text, "hermes").calls
+    ]
+    assert shown == [{"n": {"n": 1}}] * 2

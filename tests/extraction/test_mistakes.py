@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from dragoman import Tool, Toolset
-from dragoman.args.loader import validate
+from dragoman.args.loader import load, validate
 from dragoman.events import CallRefused
 from dragoman.extraction import as_result, explain_invalid
 from dragoman.extraction.mistakes import write_notice
+from dragoman.formats.prompt import sample_calls
 from dragoman.types import Fault, InvalidCall, ToolCall
 
 TOOLS = Toolset(
@@ -79,3 +81,18 @@ def test_the_right_shape_fits_the_schema(rule: dict[str, object]) -> None:
         assert shape["name"] == "go" and "it" in shape["arguments"]
         if rule != {"$ref": "#/$defs/Nowhere"}:
             assert list(validate(shape["arguments"], schema)) == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "items": False, "minItems": 2},
+        {"type": "array", "items": {"type": "number"}, "minItems": 3},
+        {"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 1, "uniqueItems": True},
+    ],
+    ids=["tuple", "three", "set"],
+)
+def test_the_shape_of_a_list_fits_its_schema(schema: dict[str, Any]) -> None:
+    tool = Tool("draw", "Draw.", {"type": "object", "properties": {"points": schema}, "required": ["points"]})
+    (_, arguments), _ = sample_calls([tool])
+    assert load(arguments, tool).errors == (), arguments

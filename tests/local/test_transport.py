@@ -234,3 +234,18 @@ def test_a_file_of_settings_cannot_bring_code() -> None:
         registry.with_rows('[providers.evil]\ntransport = "os:system"\n')
     mine = registry.with_rows('[providers.mine]\nlike = "local"\nmodel = "fake"\n')
     assert mine.resolve("mine").model == "fake"
+
+
+def test_a_model_that_is_not_in_the_store_is_told_before_a_run_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.local.Store", lambda: Store(tmp_path))
+    monkeypatch.setattr("dragoman.local.transport.import_llama", lambda: None)
+    with pytest.raises(ConfigError, match="unknown model 'nope'"):
+        Client("local:nope").check()
+
+
+def test_a_model_in_this_process_takes_no_address() -> None:
+    with pytest.raises(ConfigError, match="runs in this process and has no address"):
+        resolve("local", base_url="http://127.0.0.1:8080/v1")
+    assert resolve("local", base_url=resolve("local").base_url).model == "smollm2"

@@ -205,7 +205,7 @@ def test_the_modes_say_who_can_reach_a_folder(top: Path, mode: int, uid: int, gi
     ],
 )
 def test_protected_paths_keep_their_owner_when_they_are_restored(
-    sandbox: Sandbox, workspace: Path, command: str, run_in: Any
+    sandbox: Sandbox, workspace: Path, command: str, run_in: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     hooks = workspace / ".git/hooks"
     hooks.mkdir(parents=True)
@@ -213,7 +213,8 @@ def test_protected_paths_keep_their_owner_when_they_are_restored(
     (hooks / "pre-push").chmod(0o750)
     for path in [workspace / ".git", *(workspace / ".git").rglob("*")]:
         os.chown(path, OWNER, GROUP)
-    ran = run_in(sandbox, command, Box(workspace=str(workspace)))
+    aside = tmp_path_factory.mktemp("aside")
+    ran = run_in(sandbox, command, Box(workspace=str(workspace), aside=str(aside)))
     assert bool(ran.put_back) == (sandbox.tier == "landlock")
     assert (hooks / "pre-push").read_text(encoding="utf-8") == "hook"
     assert stat.S_IMODE((hooks / "pre-push").stat().st_mode) == 0o750

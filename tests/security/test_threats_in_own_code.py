@@ -173,7 +173,7 @@ def test_threat_25_a_box_that_cannot_keep_the_environment_refuses(workspace: Pat
 
 @pytest.mark.parametrize("tier", ["landlock", pytest.param("bubblewrap", marks=pytest.mark.needs("bwrap"))])
 def test_threat_25_a_tool_file_is_as_before_when_a_command_has_ended(
-    tmp_path: Path, tier: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tier: Any, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     monkeypatch.setattr(own_code, "_named", {})
     (tmp_path / "tools").mkdir()
@@ -181,7 +181,8 @@ def test_threat_25_a_tool_file_is_as_before_when_a_command_has_ended(
         (tmp_path / name).write_text("kept", encoding="utf-8")
     own_code.note_code(str(tmp_path / "tools/weather.py"))
     command = "echo x > notes.py; echo x > tools/weather.py; rm -rf tools; mkdir tools; echo x > tools/weather.py; true"
-    ran = find_sandbox(tier).run(["/bin/sh", "-c", command], Box(workspace=str(tmp_path)))
+    aside = tmp_path_factory.mktemp("aside")
+    ran = find_sandbox(tier).run(["/bin/sh", "-c", command], Box(workspace=str(tmp_path), aside=str(aside)))
     assert ran.code == 0
     assert (tmp_path / "tools/weather.py").read_text(encoding="utf-8") == "kept"
     assert (tmp_path / "notes.py").read_text(encoding="utf-8") == "x\n"

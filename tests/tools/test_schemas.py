@@ -570,6 +570,29 @@ def test_fields_of_pydantic_may_stand_as_defaults() -> None:
     assert bind(take, {"a": 1})() == 8
 
 
+def test_the_default_of_a_field_in_an_annotation_is_the_default_of_the_parameter() -> None:
+    def take(
+        a: Annotated[int, pydantic.Field(ge=1)], b: Annotated[list[int], pydantic.Field(default_factory=lambda: [7])]
+    ) -> list[int]:
+        return [a, *b]
+
+    schema = tool_from_function(take).parameters
+    assert schema["required"] == ["a"] and schema["properties"]["b"]["default"] == [7]
+    assert bind(take, {"a": 1})() == [1, 7]
+    assert bind(take, {"a": 1, "b": [2]})() == [1, 2]
+
+
+@pytest.mark.parametrize("default", [dataclasses.field(), msgspec.field()], ids=["dataclasses", "msgspec"])
+def test_a_field_of_a_class_is_no_default_of_a_parameter(default: Any) -> None:
+    """The function would receive the description of the field instead of a value."""
+
+    def take(a: list[int] = default) -> list[int]:
+        return a
+
+    with pytest.raises(InvalidTool, match=r"field\(\.\.\.\), which has a meaning only in a class"):
+        tool_from_function(take)
+
+
 def test_the_signature_inside_another_decorator_counts() -> None:
     def traced(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

@@ -355,3 +355,20 @@ def test_every_failure_can_be_told_on_every_wire(wire: str, kind: Any) -> None:
     status, body = get(wire).encode_failure(Failure(kind, "it went wrong"))
     assert status >= 400 and "it went wrong" in str(body)
     assert isinstance(as_error(Failure(kind, "it went wrong")), DragomanError)
+
+
+@each_row(
+    "found, words",
+    [
+        (Failure("not_found", "no such page", 404), "dragoman models URL"),
+        (Failure("server_error", "", 500), "try again later"),
+        (Failure("broken_protocol", "text/html", 200, "content_type"), "a web page, a proxy or another program"),
+        (Failure("broken_protocol", "redirects", 307, "redirect"), "the address to which the server redirects"),
+        (Failure("broken_protocol", "SSH-2.0", code="status_line"), "does not speak HTTP"),
+        (Failure("too_large", "too large"), "check the address"),
+    ],
+)
+def test_a_failure_that_another_address_causes_has_a_step_that_says_so(found: Failure, words: str) -> None:
+    error = as_error(found)
+    assert words in error.next_step
+    assert error.__notes__ == [f"hint: {error.next_step}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, get_args
+from typing import Any, Generic, Self, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +16,15 @@ from dragoman.agent.config import RunConfig
 from dragoman.agent.context import ContextSettings
 from dragoman.agent.driver import ClientPool, Driver, Listener, RunServices
 from dragoman.agent.events import RunEvent, RunStarted
-from dragoman.agent.handle import Run, Task, begin_conversation, check_given, find_attached, read_task
+from dragoman.agent.handle import (
+    Run,
+    Task,
+    begin_conversation,
+    check_given,
+    check_runnable,
+    find_attached,
+    read_task,
+)
 from dragoman.agent.hooks import Hooks
 from dragoman.agent.journal import RunJournal, released_on_error
 from dragoman.agent.machine import Machine
@@ -25,13 +33,21 @@ from dragoman.agent.records import Header, encode, note_secrets, refer
 from dragoman.agent.replies import answer_tool
 from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
 from dragoman.agent.resume import Restored, last_messages, read_sources, read_start, restore
-from dragoman.agent.safety import SafetyServices
-from dragoman.agent.settings import Connection, Safety, choose, require_kind
+from dragoman.agent.safety import SafetyServices, logged_policy
+from dragoman.agent.settings import (
+    Connection,
+    Safety,
+    choose,
+    choose_facts,
+    may_change,
+    require_kind,
+    require_text,
+)
 from dragoman.agent.sources import ToolSources
 from dragoman.agent.submission import RunEngine, SubmittedRun, as_engine, check_portable
 from dragoman.client import portal
 from dragoman.client.own_models import Model, as_endpoint
-from dragoman.errors import ConfigError, InvalidTool
+from dragoman.errors import ConfigError
 from dragoman.extraction.echo_reader import UNTRUSTED
 from dragoman.extraction.offers import search_tool
 from dragoman.extraction.tool_mode import ToolMode, check_text_calls, choose_tool_mode, is_large
@@ -39,16 +55,17 @@ from dragoman.extraction.trust import get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy, RunSummary
 from dragoman.keywords import as_list, known_keywords
 from dragoman.logs import get_log, write_traceback
-from dragoman.policy import Decision, Mode, Policy, as_policy, gather_rules, join_policies
+from dragoman.policy import Mode, gather_rules, join_policies
+from dragoman.policy.rules import find_unmatched
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
-from dragoman.providers.attachments import check_media
+from dragoman.providers.attachments import check_media, find_doubts
 from dragoman.providers.prices import Prices
 from dragoman.providers.tokens import window
 from dragoman.secrets import HumanSink
 from dragoman.tools import gather
 from dragoman.tools.functions import DepsT
 from dragoman.toolset import Toolset
-from dragoman.types import Message, Text, Tool, ToolCall, ToolModeName, Usage
+from dragoman.types import Message, NeutralOptions, Text, Tool, ToolModeName, Usage
 
 AnswerForm = type[AnswerT] | Mapping[str, Any] | None
 """The form of a structured answer: a type, a JSON Schema, or None for text."""
@@ -59,6 +76,9 @@ _MOVED = {
     for place, value in (("connection", Connection), ("safety", Safety), ("context", ContextSettings))
     for name in value.__struct_fields__
 }
+_MOVED |= {"max_turns": "limits=Limits(turns=...)", "instructions": "system=...", "api_key": "key=..."}
+_MOVED |= {name: f"limits=Limits({name}=...)" for name in Limits.__struct_fields__}
+_MOVED |= {name: f'options={{"{name}": ...}}' for name in NeutralOptions.__annotations__}
 """What to write instead of a setting that is part of one of the three values."""
 
 
@@ -137,17 +157,18 @@ class Agent(Generic[DepsT]):
         self.context = require_kind(context, ContextSettings, "context")
         given = [as_endpoint(each) for each in (model, *as_list("fallbacks", fallbacks))]
         own = [(each, transport) for each, transport in given if transport is not None and isinstance(each, Endpoint)]
-        self.facts = _choose_facts(self.connection, has_own=bool(own))
+        self.facts = choose_facts(self.connection, has_own=bool(own))
         self._model, self._base_url = given[0][0], base_url
         self.endpoint = self._resolve(self._model, base_url)
         self._given_fallbacks = tuple(endpoint for endpoint, _ in given[1:])
         self._fallbacks = tuple(self._resolve(each) for each in self._given_fallbacks)
-        self._sources = ToolSources(tools) if _may_change(tools) else None
+        self._sources = ToolSources(tools) if may_change(tools) else None
         self.tools = Toolset(gather(tools)) if self._sources is None else self._sources.tools
-        _check_runnable(self.tools)
-        self.system = system
-        self.policy = _logged(as_policy(self.safety.policy), lambda text: self._human_sink().text(text))
+        check_runnable(self.tools)
+        self.system = require_text(system, "system")
+        self.policy = logged_policy(self.safety.policy, lambda text: self._human_sink().text(text))
         self.rules = gather_rules(mode, self.safety.rules, allow=allow, ask=ask, deny=deny)
+        self._own_rules = gather_rules(None, None, allow=allow, ask=ask, deny=deny).rules
         self.limits = limits or Limits()
         self.approve = approve
         self.answer = answer
@@ -170,8 +191,7 @@ class Agent(Generic[DepsT]):
         for each in self._fallbacks:
             # Otherwise the error would come in the middle of a run, when the first model fails.
             self._clients.check(each)
-        if self.connection.preload:
-            self._preload()
+        self._preload()
 
     _measured: tuple[Toolset, int | None, bool] | None = None
     """The tools and the context window that were measured last, and whether the definitions are large for it."""
@@ -327,11 +347,20 @@ class Agent(Generic[DepsT]):
             run_journal = await self._begin(config, conversation, before, last, machine.mode)
             async with released_on_error(run_journal):
                 driver = self._driver(machine, run, start, run_journal)
-                parent_run = parent.machine.config.run_id if parent is not None else ""
-                driver.emit(_started(config, parent_run_id=parent_run))
+                self._announce(driver, config, parent, messages)
                 return driver, machine.start(conversation), frozenset()
 
         return Run(start.run_id, session, open_run)
+
+    def _announce(self, driver: Driver, config: RunConfig, parent: Driver | None, task: list[Message]) -> None:
+        """Report the start of a run, rules that apply to no tool, and files that few models take."""
+        driver.emit(_started(config, parent_run_id=parent.machine.config.run_id if parent is not None else ""))
+        if self._own_rules:
+            for fault in find_unmatched(self._own_rules, config.tools):
+                driver.note("rule_unmatched", fault)
+        if attached := find_attached(task):
+            for doubt in find_doubts(attached):
+                driver.note("media_doubted", doubt)
 
     def _read_task(self, task: Task, parent: Driver | None) -> list[Message]:
         """Return the messages of a task. Raises ConfigError for media that the endpoint cannot receive."""
@@ -530,6 +559,8 @@ class Agent(Generic[DepsT]):
 
     def _preload(self) -> None:
         """Import and compile now what the first run would have to, so that it does not block the event loop."""
+        if not self.connection.preload:
+            return
         chosen = self._choose_mode()
         place = (self.endpoint.wire, chosen.mode, chosen.format, self._given_journal not in (None, False))
         if place in _dry_runs:
@@ -567,7 +598,7 @@ class Agent(Generic[DepsT]):
         if self._sources is not None and (tools := self._sources.refresh()) is not self.tools:
             self.tools, self._chosen_mode = tools, None
         offered = Toolset(gather([*self.tools, *start.tools])) if start.tools else self.tools
-        _check_runnable(offered)
+        check_runnable(offered)
         wanted = self.answer if start.answer is None else start.answer
         form = answer_tool(wanted, offered) if wanted is not None else None
         if form is not None:
@@ -746,51 +777,22 @@ class Agent(Generic[DepsT]):
         """The same as `aclose`, in blocking code."""
         portal.run(self.aclose())
 
+    def __enter__(self) -> Self:
+        return self
 
-def _logged(policy: Policy | None, redact: Callable[[str], str]) -> Policy | None:
-    """Return the policy with a log of its exceptions. The decision on a call whose policy fails is a denial."""
-    if policy is None:
-        return None
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    def consult(call: ToolCall, tool: Tool) -> Decision:
-        try:
-            return policy(call, tool)
-        except Exception as problem:
-            _log.error("the policy raised an exception for %s\n%s", call.name, redact(write_traceback(problem)))
-            raise
+    async def __aenter__(self) -> Self:
+        return self
 
-    return consult
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 def _is_same(one: Endpoint, other: Endpoint) -> bool:
     """Whether both are the same model at the same address. Capabilities and quirks do not matter."""
     return (one.provider.name, one.base_url, one.model) == (other.provider.name, other.base_url, other.model)
-
-
-def _choose_facts(connection: Connection, *, has_own: bool) -> Facts:
-    """The given store, else that of the user. A transport of one's own may lead anywhere, so its facts are not kept."""
-    if connection.facts is not None:
-        return connection.facts
-    if connection.transport is not None or has_own:
-        return MemoryFacts()
-    from dragoman.client.facts import shared_facts
-
-    return shared_facts(os.environ if connection.environment is None else connection.environment)
-
-
-def _may_change(tools: Any) -> bool:
-    """Whether the tools are a toolbox or contain one, or an MCP server."""
-    values = tools if isinstance(tools, list | tuple) else ()
-    return any(hasattr(each, "revision") or hasattr(each, "identity") for each in (tools, *values))
-
-
-def _check_runnable(tools: Toolset) -> None:
-    for tool in tools:
-        if tool.run is None:
-            raise InvalidTool(
-                f"tool {tool.name!r} is only a description",
-                hint="tool_from_schema(name, schema, function) gives it a body",
-            )
 
 
 def _started(config: RunConfig, *, resumed: bool = False, parent_run_id: str = "") -> RunStarted:

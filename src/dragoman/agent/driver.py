@@ -608,7 +608,8 @@ class Driver:
         call = command.call
 
         def announce(request: ApprovalRequest) -> None:
-            self.emit(ApprovalNeeded(request.call, request.why, 0, request.id, request.digest))
+            turn = self.machine.stats.turn
+            self.emit(ApprovalNeeded(request.call, request.why, turn, request.id, request.digest))
 
         request, told, ignored = await self.broker.ask(command, self.left(), announce)
         if ignored:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, get_args
 from dragoman.agent.events import RunEvent, ToolProgressed
 from dragoman.agent.result import UNHEARD, AnswerT, Limits, Problem, RunResult, check_result
 from dragoman.client import portal
-from dragoman.errors import ConfigError, did_you_mean
+from dragoman.errors import ConfigError, InvalidTool, did_you_mean
 from dragoman.events import TextDelta
 from dragoman.extraction.responses import read_messages
+from dragoman.toolset import Toolset
 from dragoman.types import File, Image, Message, Part, RequestOptions, Role, Text, Tool
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 Task = str | Message | Mapping[str, Any] | Iterable[Message | Mapping[str, Any] | str | Text | Image | File]
 """A text, a message, messages or dicts in the form of the chat wires, or texts, images and files."""
 _ROLES: tuple[str, ...] = get_args(Role)
+_DICT_ROLES = (*_ROLES, "developer", "function", "model")
+"""The roles of dicts: also those that one wire has for a system prompt, a result, or a message of the model."""
 _PARTS: tuple[type, ...] = get_args(Part)
 _HINT = "give text, a Message, a list of messages or dicts, or a list of texts and images"
 
@@ -45,12 +48,24 @@ def read_task(task: Task) -> list[Message]:
 
 
 def _read_list(given: list[Any]) -> list[Message]:
+    if not given:
+        raise ConfigError("the task is empty", hint=_HINT)
     if all(isinstance(each, Message | Mapping) for each in given):
+        for each in given:
+            _check_role(each)
         return [_check(message) for message in read_messages(given)]
     parts = [Text(each) if isinstance(each, str) else each for each in given]
     if not all(isinstance(part, Text | Image | File) for part in parts):
         raise ConfigError("the task contains a value that is not a message, text, image or file", hint=_HINT)
     return [Message("user", parts)]
+
+
+def _check_role(given: Message | Mapping[str, Any]) -> None:
+    """Raise ConfigError for a dict whose role no wire has: the wire would take it for a message of the user."""
+    role = given.get("role", "user") if isinstance(given, Mapping) else "user"
+    if role not in _DICT_ROLES:
+        meant = did_you_mean(str(role), _DICT_ROLES)
+        raise ConfigError(f"a message has the role {role!r}{meant}", hint=f"the roles are {', '.join(_ROLES)}")
 
 
 def _check(message: Message) -> Message:
@@ -88,6 +103,16 @@ def check_given(options: Mapping[str, Any], limits: Any, listeners: Iterable[Any
     for name, function in [*functions.items(), *(("a listener", each) for each in listeners)]:
         if function is not None and not callable(function):
             raise ConfigError(f"{name} is a function, not {function!r}"[:200], hint="give the function itself")
+
+
+def check_runnable(tools: Toolset) -> None:
+    """Raise InvalidTool for a tool that cannot run."""
+    for tool in tools:
+        if tool.run is None:
+            raise InvalidTool(
+                f"tool {tool.name!r} is only a description",
+                hint="tool_from_schema(name, schema, function) gives it a body",
+            )
 
 
 def begin_conversation(system: str | None, before: Iterable[Message], task: Iterable[Message]) -> list[Message]:

@@ -36,13 +36,7 @@ def judge_failure(failure: Failure) -> Outcome:
     if failure.kind in _OUTCOMES:
         return end(_OUTCOMES[failure.kind], reason)
     category: Category = "retryable" if failure.kind in TRANSIENT_FAILURES else "fatal"
-    return end("provider_failed", reason, category=category, hint=_hint_for(failure))
-
-
-def _hint_for(failure: Failure) -> str:
-    if failure.status == 404 and "model" in f"{failure.code} {failure.message}".lower():
-        return "check the name of the model and the address of the endpoint"
-    return as_error(failure).next_step
+    return end("provider_failed", reason, category=category, hint=as_error(failure).next_step)
 
 
 def rejects_tools(failure: Failure) -> bool:

@@ -10,12 +10,15 @@ from typing import Any
 from dragoman.agent.audit import Auditor, AuditSink
 from dragoman.agent.settings import Connection, Safety
 from dragoman.client.keys import find_key
-from dragoman.policy import Rules
+from dragoman.logs import get_log, write_traceback
+from dragoman.policy import Decision, Policy, Rules, as_policy
 from dragoman.policy.decision import TRAITS
 from dragoman.providers import Endpoint
 from dragoman.secrets import HumanSink, ModelSink, Secrets, Vault, worth_hiding
 from dragoman.secrets.fields import is_secret_variable
-from dragoman.types import ModeName
+from dragoman.types import ModeName, Tool, ToolCall
+
+_log = get_log("agent")
 
 
 class SafetyServices:
@@ -104,3 +107,19 @@ def _find_sandbox(given: Any, workspace: str | None) -> Any:
     from dragoman.sandbox import find_sandbox
 
     return find_sandbox(given, workspace)  # type: ignore[arg-type]
+
+
+def logged_policy(given: Policy | Iterable[Policy] | None, redact: Callable[[str], str]) -> Policy | None:
+    """Return the policy with a log of its exceptions. The decision on a call whose policy fails is a denial."""
+    policy = as_policy(given)
+    if policy is None:
+        return None
+
+    def consult(call: ToolCall, tool: Tool) -> Decision:
+        try:
+            return policy(call, tool)
+        except Exception as problem:
+            _log.error("the policy raised an exception for %s\n%s", call.name, redact(write_traceback(problem)))
+            raise
+
+    return consult

@@ -16,7 +16,7 @@ from dragoman.client.transport import Timeouts, Transport
 from dragoman.errors import ConfigError
 from dragoman.extraction.trust import Profile
 from dragoman.policy import Policy, Rule, Rules
-from dragoman.providers import Facts, Registry
+from dragoman.providers import Facts, MemoryFacts, Registry
 from dragoman.providers.prices import Prices
 
 T = TypeVar("T")
@@ -99,7 +99,30 @@ def require_kind(given: T | None, kind: type[T], name: str) -> T:
     return kind() if given is None else given
 
 
+def require_text(given: Any, name: str) -> str | None:
+    if given is not None and not isinstance(given, str):
+        raise ConfigError(f"{name} is a text, not {type(given).__name__}", hint=f'write {name}="..."')
+    return given
+
+
 def choose(value: Any, known: tuple[str, ...], name: str) -> Any:
     if value not in known:
         raise ConfigError(f"{name} is {value!r}", hint=f"use one of {', '.join(known)}")
     return value
+
+
+def may_change(tools: Any) -> bool:
+    """Whether the tools are a toolbox or contain one, or an MCP server."""
+    values = tools if isinstance(tools, list | tuple) else ()
+    return any(hasattr(each, "revision") or hasattr(each, "identity") for each in (tools, *values))
+
+
+def choose_facts(connection: Connection, *, has_own: bool) -> Facts:
+    """The given store, else that of the user. A transport of one's own may lead anywhere, so its facts are not kept."""
+    if connection.facts is not None:
+        return connection.facts
+    if connection.transport is not None or has_own:
+        return MemoryFacts()
+    from dragoman.client.facts import shared_facts
+
+    return shared_facts(os.environ if connection.environment is None else connection.environment)

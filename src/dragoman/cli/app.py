@@ -19,9 +19,9 @@ from typer.main import get_command
 
 from dragoman import __version__
 from dragoman.cli.parameters import PlainGroup
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, TransportError
 
-USAGE_ERROR = 2
+USAGE_ERROR, NO_ANSWER = 2, 4
 _WIDE, _NARROWEST, _NARROW_COLUMN = 60, 24, 9
 
 _HELP = """Find, repair, check and run the tool calls of language models, with any provider.
@@ -272,7 +272,7 @@ def _run(arguments: list[str]) -> int:
         ended = app(args=arguments, prog_name="dragoman", standalone_mode=False)
     except DragomanError as error:
         _print_error(str(error), error.command_hint)
-        return USAGE_ERROR
+        return NO_ANSWER if isinstance(error, TransportError) else USAGE_ERROR
     except typer.TyperException as error:
         message = error.format_message().rstrip(".").replace(": Value error, ", ": ")
         path = getattr(getattr(error, "ctx", None), "command_path", "dragoman")

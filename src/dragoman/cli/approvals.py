@@ -84,6 +84,7 @@ def _draw(screen: Screen, answers: Sequence[SubmittedAnswer], *, has_workers: bo
         else:
             lead = f"a worker continues {run_id}; if `dragoman run` began it, " if has_workers else ""
             screen.line(f"{lead}resume with: {resume_command(run_id)}")
+            screen.line("  with the same options as before, such as --tools and --base-url; the journal has the model")
 
 
 def resume_command(run_id: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dragoman.cli.screen import STANDARD_INPUT, describe_part
 from dragoman.errors import ConfigError
-from dragoman.media import COMMON_IMAGES, MAX_BYTES, UNREADABLE
+from dragoman.media import MAX_BYTES
 from dragoman.types import File, Image, Message, Part, Text
 
 _HINT = "write the task as an argument, and use - for standard input only once"
@@ -67,15 +67,4 @@ def _read_attachment(source: str) -> list[Part]:
 
 def describe_attachments(parts: Sequence[Part]) -> list[str]:
     """A line for each image and file, for the screen."""
-    return [describe_part(part) + _find_doubt(part) for part in parts if isinstance(part, Image | File)]
-
-
-def _find_doubt(part: Image | File) -> str:
-    """A warning for a kind that few models take. It is sent all the same: a server of one's own may take it."""
-    from dragoman.providers.attachments import TAKERS
-    from dragoman.wire.media import type_of
-
-    found = type_of(part)
-    kind = "image" if found.startswith("image/") else "file"
-    is_rare = found in UNREADABLE if kind == "file" else found not in COMMON_IMAGES
-    return f"; few models take {found}: {TAKERS[kind]}" if is_rare else ""
+    return [describe_part(part) for part in parts if isinstance(part, Image | File)]

@@ -78,7 +78,14 @@ Exit codes:
 
 app = typer.Typer(name="batch", add_completion=False, rich_markup_mode=None)
 _WORKERS = 10
-_UNFIT = ("session", "resume", "no_journal", "thinking", "attach")
+_UNFIT = {
+    "session": "each task of a batch is a run of its own",
+    "resume": "start the batch again: that resumes it",
+    "no_journal": "a batch resumes from its journal, which is beside its results",
+    "thinking": "the results contain the answers only",
+    "attach": "name the file in the task, and let the model read it with a tool",
+}
+"""Options of `dragoman run` that a batch does not take, and what to do or know instead."""
 _OF_THE_COMMAND = ("quiet", "as_json", "verbose")
 """Options that count also where the workers of another program execute the tasks."""
 
@@ -88,8 +95,7 @@ _OF_THE_COMMAND = ("quiet", "as_json", "verbose")
     RunOptions,
     as_json="Print the summary as JSON.",
     quiet="Show no progress.",
-    session="Not for a batch.",
-    resume="Not for a batch: start it again instead.",
+    hidden=_UNFIT,
 )
 def batch(
     tasks: Annotated[
@@ -129,7 +135,7 @@ def batch(
 ) -> int:
     unfit = next((name for name in _UNFIT if getattr(options, name)), None)
     if unfit is not None:
-        raise ConfigError(f"a batch takes no --{unfit.replace('_', '-')}", hint="start a batch again to resume it")
+        raise ConfigError(f"a batch takes no --{unfit.replace('_', '-')}", hint=_UNFIT[unfit])
     if agent is not None:
         # The workers have an agent of their own, and a rule of this command would protect nothing.
         fields = [name for name in RunOptions.__struct_fields__ if name not in _OF_THE_COMMAND]

@@ -236,8 +236,8 @@ Examples:
 Exit codes:
   0    nothing needs to be done: everything works, or dragoman handles it
   1    something is broken, and the output says what to do, or the sandbox is not effective
-  2    usage error: unknown provider, missing key, no server at that address
-  4    the endpoint did not answer; in a comparison: none did
+  2    usage error: unknown provider, missing key
+  4    the endpoint did not answer, or no server is at that address; in a comparison: none answered
   130  interrupted by Ctrl-C; nothing was saved, and a comparison is partial
 """
 

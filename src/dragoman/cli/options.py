@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from copy import copy
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -268,9 +268,9 @@ class _Row(Struct, frozen=True):
     info: Any
     is_repeated: bool
 
-    def parameter(self, name: str, help: str | None) -> inspect.Parameter:
+    def parameter(self, name: str, help: str | None, *, hidden: bool = False) -> inspect.Parameter:
         info = copy(self.info)
-        info.help = help or info.help
+        info.help, info.hidden = help or info.help, hidden
         hint, default = (list[str] | None, None) if self.default == () else (self.type, self.default)
         return inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, info]
@@ -294,10 +294,12 @@ def _rows(options: type[Struct]) -> dict[str, _Row]:
     return rows
 
 
-def with_options(options: type[Struct], **helps: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+def with_options(
+    options: type[Struct], *, hidden: Container[str] = (), **helps: str
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Give a command the fields of a class as options; it gets a value of the class as its parameter `options`.
 
-    `helps` replaces the help of single options.
+    `helps` replaces the help of single options. The help of the command does not list the options in `hidden`.
     """
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
@@ -312,7 +314,7 @@ def with_options(options: type[Struct], **helps: str) -> Callable[[Callable[...,
             }
             return command(**arguments, options=options(**typed))
 
-        shared = [row.parameter(name, helps.get(name)) for name, row in rows.items()]
+        shared = [row.parameter(name, helps.get(name), hidden=name in hidden) for name, row in rows.items()]
         call.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
         # Typer would look up the annotations of the command itself.
         call.__annotations__ = {}

@@ -138,7 +138,7 @@ _STAGE_NOTES = {
     "planned": "  has not run",
     "approved": "  was approved and has not run",
     "denied": "  was denied",
-    "invalid": "  could not be parsed",
+    "invalid": "  is not valid",
 }
 
 

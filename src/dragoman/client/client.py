@@ -319,8 +319,11 @@ class Client(_Asker):
             await self._transport.close()
 
     def check(self) -> None:
-        """Raise the error of a request that cannot be sent: a missing key, an incomplete base URL."""
+        """Raise the error of a request that cannot be sent: a missing key or local model, an incomplete base URL."""
         self._settle_access()
+        if self._transport is None and self.endpoint.provider.transport:
+            # It opens no connection, and only it knows which models there are.
+            self._transport = open_transport(self.endpoint, self._environment)
 
     def load(self) -> None:
         """Import what a request needs. It opens no connection and looks for no key."""

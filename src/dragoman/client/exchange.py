@@ -239,12 +239,12 @@ class AnswerReader(Struct, eq=False):
         return fail_reply(self._broken(f"the answer {what}", data))
 
     async def _refuse(self, message: str) -> Failure:
-        return self._broken(message, await self._read_some(64 * _QUOTED))
+        return self._broken(message, await self._read_some(64 * _QUOTED), "content_type")
 
-    def _broken(self, message: str, data: bytes) -> Failure:
+    def _broken(self, message: str, data: bytes, code: str = "") -> Failure:
         # Redacted before it is cut: half of a secret would not be recognised.
         begins = self.scrubber.data(data[: 64 * _QUOTED]).decode("utf-8", "replace")[:_QUOTED]
-        return Failure("broken_protocol", f"{message}; it begins: {begins!r}", body=begins)
+        return Failure("broken_protocol", f"{message}; it begins: {begins!r}", code=code, body=begins)
 
     # ---- errors -----------------------------------------------------------------------------------------------------
 

@@ -291,12 +291,15 @@ def _guarded(action: Callable[[], _Made], source: str) -> _Made:
         what = f"{type(error).__name__}: {error}".rstrip(": ")
         if isinstance(error, SyntaxError) and error.filename:
             what = f"{type(error).__name__}: {error.msg}"
-        raise ConfigError(
-            f"{_place_of(error, source)}: {what}", hint=_HINT_FOR.get(type(error), "fix the code at that place")
-        ) from None
+        raise ConfigError(f"{_place_of(error, source)}: {what}", hint=_hint_for(error, source)) from None
 
 
-_HINT_FOR: dict[type[BaseException], str] = {ModuleNotFoundError: "install the module, or check its name"}
+def _hint_for(error: BaseException, source: str) -> str:
+    if not isinstance(error, ModuleNotFoundError):
+        return "fix the code at that place"
+    file = f"{source}.py"
+    is_file = error.name == source and Path(file).is_file()
+    return f"write {file} for the file in this folder" if is_file else "install the module, or check its name"
 
 
 def _place_of(error: BaseException, source: str) -> str:

@@ -315,9 +315,7 @@ async def examine(subject: Subject, prober: Prober, prices: Prices | None = None
     """Run the probes for an endpoint. The last item is the report."""
     findings: list[Finding] = []
     yield ProbeStarted("models", "Metadata of the endpoint")
-    for finding in await _look_up(subject, prober):
-        findings.append(finding)
-        yield finding
+    metadata, has_answered = await _look_up(subject, prober)
     for probe in probes_for(subject):
         ruled_out = _rule_out(probe, findings)
         if ruled_out is None:
@@ -325,18 +323,25 @@ async def examine(subject: Subject, prober: Prober, prices: Prices | None = None
         finding = ruled_out or await _make(probe, subject, prober)
         if probe.name == "native_calls":
             subject = structs.replace(subject, native=finding.verdict == "works", forced=finding.is_usable)
-        findings.append(finding)
-        yield finding
+        found = [finding]
+        if probe.name == "reachable":
+            # What is known about a server that never answered would read as if it had.
+            found += metadata if has_answered or finding.verdict == "works" else []
+        findings += found
+        for each in found:
+            yield each
         if probe.name == "reachable" and finding.verdict != "works":
             break
     yield _report(subject, prober, findings, prices)
 
 
-async def _look_up(subject: Subject, prober: Prober) -> list[Finding]:
+async def _look_up(subject: Subject, prober: Prober) -> tuple[list[Finding], bool]:
+    """Return the findings about the metadata, and whether the endpoint answered any question about them."""
     answers: dict[str, Any] = {}
     for lookup in lookups_for(subject.endpoint, prober.metadata.base_url):
         answers[lookup.kind] = await prober.metadata.look_up(lookup.url, lookup.body)
-    return [judge_models(subject.row, answers), judge_context(subject.row, answers)]
+    is_answered = any(answer is not None for answer in answers.values())
+    return [judge_models(subject.row, answers), judge_context(subject.row, answers)], is_answered
 
 
 async def _make(probe: Probe, subject: Subject, prober: Prober) -> Finding:

@@ -22,7 +22,7 @@ from dragoman.extraction.text_results import (
     strip_invented_results,
 )
 from dragoman.formats import Format, Parsed
-from dragoman.formats.prompt import sample_calls
+from dragoman.formats.prompt import sample_calls, vary_arguments
 from dragoman.formats.renderer import difference
 from dragoman.toolset import Toolset
 from dragoman.types import (
@@ -153,11 +153,17 @@ def write_examples(tools: Iterable[Tool], format: str | Format, *, replies: bool
     offered = list(tools)[:MOST]
     shown: list[list[Message]] = []
     for tool, (name, arguments) in zip(offered, sample_calls(offered), strict=False):
+        is_form = any(isinstance(value, dict) and value for value in arguments.values())
+        # A model copies a value that is in no request, and one that every example has.
+        varied = vary_arguments(arguments, tool.parameters, 2) if is_form else [arguments]
         try:
-            call = formats.render([(name, arguments)], format)
+            exchanges = [_chat(_request(tool, each), formats.render([(name, each)], format)) for each in varied]
         except CannotExpress:
             continue
-        exchange = [_say("user", _request(tool, arguments)), _say("assistant", call)]
+        exchange = exchanges[0]
+        if is_form and len(offered) == 1:
+            shown += exchanges
+            break
         if not shown and replies:
             result = seal_results([ToolResult("example", name, _RESULT)], boundary=_BOUNDARY)
             exchange += [_say("user", result), _say("assistant", _ANSWER)]
@@ -178,6 +184,11 @@ def _request(tool: Tool, arguments: Mapping[str, Any]) -> str:
     """Return a request that a user may have made for this call: the description, and the values."""
     described = tool.description.strip().split("\n", 1)[0] or tool.name.replace("_", " ")
     values = " ".join(str(value) for value in arguments.values() if isinstance(value, str | int | float))
+    forms = [form for form in arguments.values() if isinstance(form, dict)]
+    facts = [pair for form in forms for pair in form.items() if isinstance(pair[1], str | int | float)]
+    if facts:
+        asked = [f"{described} {values}."] if values else []
+        return " ".join([*asked, *(f"The {name} is {value}." for name, value in facts)])
     return f"{described} {values}".strip()
 
 

@@ -27,8 +27,12 @@ SENTENCE_LIMIT = 80
 _ENUM_LIMIT = 60
 _SAMPLE_LIMIT = 200
 _first_sentence = re.compile(r"[^\n]*?[.!?](?=\s|$)").match
+_VALUES = ("Anna", "blue", "Monday", "tea", "Lima", "river", "Bob", "green", "May", "salt", "Rome", "stone")
+_NUMBERS = (12, 40, 7)
+_BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "pattern", "format"})
 _SAMPLES: dict[Any, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
 _DEEPEST = 3
+_MOST_ITEMS = 4
 _MOST_STEPS = 8
 _WORDS = {
     "command": "date",
@@ -171,6 +175,31 @@ def sample_calls(tools: Iterable[Tool]) -> Iterator[tuple[str, JsonObject]]:
     yield "tool_name", {"argument": "value"}
 
 
+def vary_arguments(arguments: JsonObject, schema: JsonObject, count: int) -> list[JsonObject]:
+    """Return the arguments of an example several times, with other values each time and for each member."""
+    words = iter(_VALUES * count)
+    return [_vary(arguments, schema, number, words) for number in range(count)]
+
+
+def _vary(value: Any, schema: Any, number: int, words: Iterator[str], root: Any = None) -> Any:
+    root = schema if root is None else root
+    schema = _settle(schema, root)
+    listed = schema.get("enum")
+    if isinstance(listed, list) and value in listed:
+        return listed[(listed.index(value) + number) % len(listed)]
+    if isinstance(value, dict):
+        inner = schema.get("properties")
+        inner = inner if isinstance(inner, dict) else {}
+        return {name: _vary(each, inner.get(name), number, words, root) for name, each in value.items()}
+    if isinstance(value, bool):
+        return value is (number % 2 == 0)
+    if schema.keys() & _BOUNDS:
+        return value
+    if isinstance(value, int) and value == _SAMPLES["integer"]:
+        return _NUMBERS[number % len(_NUMBERS)]
+    return next(words, value) if value == "value" or value in _WORDS.values() else value
+
+
 def _sample_arguments(schema: JsonObject) -> JsonObject:
     parameters = [*_parameters(_settle(schema, schema))]
     chosen = [found for found in parameters if found[2]] or parameters[:2]
@@ -210,8 +239,13 @@ def _sample(name: str, schema: Any, root: JsonObject, depth: int = 0) -> Any:
     if "properties" in schema and depth < _DEEPEST:
         needed = [(inner, rule) for inner, rule, required in _parameters(schema) if required]
         return {inner: _sample(inner, rule, root, depth + 1) for inner, rule in needed}
-    if kind == "array" and depth < _DEEPEST and schema.get("minItems") == 1:
-        return [_sample(name, schema.get("items"), root, depth + 1)]
+    if kind == "array" and depth < _DEEPEST:
+        places, least = schema.get("prefixItems"), schema.get("minItems")
+        if isinstance(places, list) and len(places) <= _MOST_ITEMS:
+            return [_sample(name, each, root, depth + 1) for each in places]
+        most = 1 if schema.get("uniqueItems") is True else _MOST_ITEMS
+        if isinstance(least, int) and 1 <= least <= most:
+            return [_sample(name, schema.get("items"), root, depth + 1)] * least
     return _SAMPLES.get(kind, "value") if isinstance(kind, str) else "value"
 
 

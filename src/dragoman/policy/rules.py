@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, did_you_mean
 from dragoman.policy.patterns import (
     DOMAIN,
     allows_address,
@@ -103,6 +103,7 @@ FAMILIES = ("read", "write", "bash", "fetch")
 PATH_FAMILIES = frozenset({"read", "glob", "grep", "write", "edit", "apply_patch"})
 URL_FAMILIES = frozenset({"fetch", "web_fetch"})
 MCP = "mcp:"
+_BUILTIN = frozenset({*FAMILIES, *PATH_FAMILIES, *URL_FAMILIES})
 LONGEST = 2_000
 _EXAMPLES = "rules look like bash(git status*), write(src/**), fetch(domain:*.example.org), mcp:server/* or delete_*"
 _subject = re.compile(r"[^\s(),\x00-\x1f\x7f]+").fullmatch
@@ -151,6 +152,22 @@ def rank(rule: Rule) -> int:
 def covers(rule: Rule, tool: Tool, called: str = "") -> bool:
     """Whether a rule applies to a tool: by its name, by its family, or as a tool of a server."""
     return any(matches_name(rule.subject, name) for name in names_of(tool, called))
+
+
+def find_unmatched(rules: Iterable[Rule], tools: Iterable[Tool]) -> list[str]:
+    """Return what is wrong with rules that apply to none of these tools, as a misspelled name of a tool does not.
+
+    A rule for a family of built-in tools, or for tools of MCP servers, may be right without such a tool.
+    """
+    offered = list(tools)
+    known = [*(tool.name for tool in offered), *FAMILIES]
+    return [
+        f"no tool has the name {rule.subject!r}, so the rule {rule.verdict} {rule} applies to nothing"
+        + did_you_mean(rule.subject, known)
+        for rule in rules
+        if not (rule.subject.lower() in _BUILTIN or rule.subject.lower().startswith(MCP) or rule.subject == "*")
+        and not any(covers(rule, tool) for tool in offered)
+    ]
 
 
 def names_of(tool: Tool, called: str = "") -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from dragoman.errors import CannotSend
-from dragoman.media import kind_of
+from dragoman.media import COMMON_IMAGES, UNREADABLE, kind_of
 from dragoman.providers.endpoint import Endpoint, codec_of
 from dragoman.types import File, Image, Message, Request
 from dragoman.wire.media import LEFT_OUT, label_of, settle, type_of
@@ -34,6 +34,22 @@ def check_media(messages: Iterable[Message], endpoint: Endpoint) -> None:
             for part in message.parts:
                 if isinstance(part, Image | File):
                     _check_part(part, endpoint)
+
+
+def find_doubts(messages: Iterable[Message]) -> list[str]:
+    """Return a warning for each image and file of a kind that few models take.
+
+    It is sent all the same: a server of one's own may take it.
+    """
+    parts = [part for message in messages for part in message.parts if isinstance(part, Image | File)]
+    return [doubt for part in parts if (doubt := _find_doubt(part))]
+
+
+def _find_doubt(part: Image | File) -> str:
+    found = type_of(part)
+    kind = "image" if found.startswith("image/") else "file"
+    is_rare = found in UNREADABLE if kind == "file" else found not in COMMON_IMAGES
+    return f"few models take the {label_of(part)} ({found}): {TAKERS[kind]}" if is_rare else ""
 
 
 def _check_part(given: Image | File, endpoint: Endpoint) -> None:

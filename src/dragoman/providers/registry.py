@@ -248,6 +248,9 @@ class Registry(Struct, frozen=True):
             wire = wire or (name if name in WIRES and name not in self.rows else "")
         else:
             row = provider
+        if base_url and row.transport and base_url != row.base_url:
+            hint = "omit base_url (--base-url), or name the provider of the server at this address"
+            raise ConfigError(f"{row.name} runs in this process and has no address {base_url}", hint=hint)
         wanted = model or ""
         return settle(
             row,

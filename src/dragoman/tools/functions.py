@@ -191,18 +191,48 @@ class _Reader:
     def _take(self, parameter: _Kind, annotation: Any, place: str) -> None:
         form = anything() if annotation is Any else self._builder.form(annotation, place)
         default = MISSING if parameter.default is _Kind.empty else parameter.default
-        if type(default).__name__ == "FieldInfo" and hasattr(default, "default_factory"):
+        if _is_field(default):
             # Pydantic's `Field(...)` describes the parameter and contains the real default.
             form = annotate(form, [default])
-            fill = field_default(default)
-            default = MISSING if fill is None else fill()
-            if fill is not None:
-                self._defaults[parameter.name] = fill
+            default = self._take_default(parameter.name, default)
+        elif default is MISSING:
+            notes = typing.get_args(annotation)[1:] if typing.get_origin(annotation) is typing.Annotated else ()
+            field = next((note for note in reversed(notes) if _is_field(note)), None)
+            default = MISSING if field is None else self._take_default(parameter.name, field)
+        elif _place_of_type(default) in _FIELDS:
+            raise InvalidTool(
+                f"{place}: its default is {_FIELDS[_place_of_type(default)]}, which has a meaning only in a class",
+                hint="give the default itself, or None and create the value in the function",
+            )
         elif default is not MISSING and parameter.kind is _Kind.POSITIONAL_ONLY:
             self._defaults[parameter.name] = lambda: parameter.default
         if default is None:
             form = or_null(form)
         self._members.append(member_of(parameter.name, form, default, self._words.get(parameter.name)))
+
+    def _take_default(self, name: str, field: Any) -> Any:
+        """Return the default of pydantic's `Field`, which Python does not know, and keep it for the call."""
+        fill = field_default(field)
+        if fill is None:
+            return MISSING
+        self._defaults[name] = fill
+        return fill()
+
+
+_FIELDS = {
+    ("dataclasses", "Field"): "dataclasses.field(...)",
+    ("msgspec", "Field"): "msgspec.field(...)",
+    ("attr", "_CountingAttr"): "attrs.field(...)",
+}
+"""Descriptions of fields by package and type. As the default of a parameter, the function would receive them."""
+
+
+def _place_of_type(value: Any) -> tuple[str, str]:
+    return type(value).__module__.partition(".")[0], type(value).__name__
+
+
+def _is_field(value: Any) -> bool:
+    return type(value).__name__ == "FieldInfo" and hasattr(value, "default_factory")
 
 
 def read_signature(

@@ -170,6 +170,19 @@ CONNECTION_HINTS = {
     "tls": "check the address; if your company signs certificates itself, name the file of its CA in SSL_CERT_FILE",
     "proxy": "check the proxy in HTTPS_PROXY or HTTP_PROXY, or name the host in NO_PROXY",
 }
+_HINTS: dict[FailureKind, str] = {
+    "not_found": "check the name of the model and the address: most base URLs end in /v1; `dragoman models URL` lists "
+    "the models of a server",
+    "server_error": "the server failed: try again later, and read its log if it is yours",
+    "too_large": "check the address: the size of this answer is not that of a model's reply",
+}
+"""Next steps that say more than those of the exception's class."""
+_PROTOCOL_HINTS = {
+    "redirect": "use the address to which the server redirects, or log in to the network if it is a login page",
+    "content_type": "check the address: a web page, a proxy or another program answers there, not a model",
+    "status_line": "check the address and its port: the program there does not speak HTTP",
+    "tls": "write https:// instead of http:// in the address",
+}
 
 
 def as_error(failure: Failure) -> DragomanError:
@@ -182,5 +195,15 @@ def as_error(failure: Failure) -> DragomanError:
     if failure.kind in ("unreachable", "insecure"):
         return ConnectFailed(message, hint=CONNECTION_HINTS.get(failure.code or ""))
     if failure.kind in ("broken_protocol", "too_large"):
-        return ProtocolError(message, raw=failure.body if isinstance(failure.body, str) else "")
-    return _ERRORS[failure.kind](message, status=failure.status, body=failure.body)
+        error = ProtocolError(message, raw=failure.body if isinstance(failure.body, str) else "")
+        return _suggest(error, _HINTS.get(failure.kind) or _PROTOCOL_HINTS.get(failure.code))
+    hint = _HINTS.get(failure.kind)
+    return _ERRORS[failure.kind](message, status=failure.status, body=failure.body, hint=hint)
+
+
+def _suggest(error: ProtocolError, hint: str | None) -> ProtocolError:
+    """Replace the next step of an error, which its class takes no argument for."""
+    if hint is not None:
+        error.next_step = error.command_hint = hint
+        error.__notes__ = [f"hint: {hint}"]
+    return error

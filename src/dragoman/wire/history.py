@@ -526,7 +526,7 @@ class _Arranger:
 
     def _rename(self, call: ToolCall | InvalidCall, slot: Slot, place: int) -> ToolCall | InvalidCall:
         if isinstance(call, InvalidCall):
-            words = f"a call of {call.name or 'no tool'} could not be read and is sent without arguments"
+            words = f"a call of {call.name or 'no tool'} that is not valid is sent without arguments"
             self._losses.append(Loss("approximated", f"message {place}", words))
         identity = slot.identity = self._identifier.identify(call.id)
         name = self._namer.name(call.name)

@@ -446,16 +446,16 @@ async def open_connection(
             reason = "the server does not use TLS at this port; write http:// instead of https://"
         raise TransportFault("insecure", f"TLS with {address.authority} failed: {reason}", code="tls") from None
     except socket.gaierror as error:
-        raise TransportFault("unreachable", f"no address for {place}: {error.strerror}", code="dns") from None
+        code = "dns" if proxy is None else "proxy"
+        raise TransportFault("unreachable", f"no address for {place}: {error.strerror}", code=code) from None
     except OSError as error:
         if error.errno in EXHAUSTED:
             message = f"no connection to {place} can be opened: {error.strerror}"
             raise TransportFault("overloaded", message, code="pool") from None
         refused = isinstance(error, ConnectionRefusedError) or _REFUSED in str(error)
         why = "nothing listens there" if refused else error.strerror or str(error)
-        raise TransportFault(
-            "unreachable", f"cannot connect to {place}: {why}", code="refused" if refused else "connect"
-        ) from None
+        code = "proxy" if proxy is not None else "refused" if refused else "connect"
+        raise TransportFault("unreachable", f"cannot connect to {place}: {why}", code=code) from None
 
 
 async def _connect(connection: Connection, host: str, port: int, context: ssl.SSLContext | None, name: str) -> None:

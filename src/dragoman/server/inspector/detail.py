@@ -191,7 +191,8 @@ def _write_call(call: ToolCall) -> Html:
     repairs = join(html("<li>{name}</li>", name=name) for name in call.repairs)
     done = when(repairs or changes, "<ul>{repairs}{changes}</ul>", repairs=repairs, changes=changes)
     return html(
-        '<tr><th scope="row">{name}</th><td><pre>{arguments}</pre></td><td>{found}</td><td>{done}</td></tr>',
+        '<tr><th scope="row">{name}</th><td><pre>{arguments}</pre></td><td data-column="Found">{found}</td>'
+        '<td data-column="Repairs">{done}</td></tr>',
         name=call.name,
         arguments=show_json(call.arguments),
         found=", ".join(found),
