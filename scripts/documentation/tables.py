@@ -17,9 +17,10 @@ from dragoman.agent import events as loop_events
 from dragoman.agent.result import CATEGORIES, HINTS
 from dragoman.args import COERCIONS, REPAIRS
 from dragoman.cli.app import COMMANDS, run
+from dragoman.cli.exit_codes import EXIT_CODES
 from dragoman.cli.formats import example_of, family_of, rows
 from dragoman.cli.providers import GROUPS
-from dragoman.cli.screen import EXIT_CODES, OUTCOME_HINTS
+from dragoman.cli.screen import OUTCOME_HINTS
 from dragoman.errors import DragomanError
 from dragoman.events import Event
 from dragoman.formats import Format

@@ -25,7 +25,8 @@ from dragoman.agent.protocol import (
     ToolAnswered,
 )
 from dragoman.agent.result import _BY_CATEGORY, CATEGORIES, Category, Limits, OutcomeKind
-from dragoman.cli.screen import EXIT_CODES, OUTCOME_HINTS
+from dragoman.cli.exit_codes import EXIT_CODES
+from dragoman.cli.screen import OUTCOME_HINTS
 from dragoman.testing import call
 from dragoman.types import Message, Reply, Text, ToolResult, Usage
 

@@ -67,7 +67,7 @@ def test_no_command_is_loaded_for_the_version_and_the_help(arguments: list[str])
     rooms = {".".join(name.split(".")[:2]) for name in loaded if name.startswith("dragoman.")}
     assert rooms <= {"dragoman.__main__", "dragoman.cli", "dragoman.errors", *TYPES}
     own = {name for name in loaded if name.startswith("dragoman.cli.")}
-    assert own == {"dragoman.cli.app", "dragoman.cli.parameters"}
+    assert own == {"dragoman.cli.app", "dragoman.cli.exit_codes", "dragoman.cli.parameters"}
     assert loaded & {"asyncio", "pydantic", "rich"} == set()
 
 

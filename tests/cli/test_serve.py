@@ -258,7 +258,7 @@ def test_a_server_that_does_not_answer_is_a_problem_unless_another_one_does(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         nobody = f"http://127.0.0.1:{listener.getsockname()[1]}"
     path.write_text(f'[endpoints.a]\nurl = "{nobody}"\n[[routes]]\nto = "a"', encoding="utf-8")
-    assert run(["serve", "--config", str(path), "--check"]) == 2
+    assert run(["serve", "--config", str(path), "--check"]) == 4
     assert "no server answers" in capsys.readouterr().err
     with Upstream(["Hello."], loop=True) as upstream:
         rows = f'[endpoints.a]\nurl = "{nobody}"\n[endpoints.b]\nurl = "{upstream.url}"\nwire = "openai_chat"\n'

@@ -58,7 +58,7 @@ WORDS: dict[str, tuple[tuple[str, ...], int]] = {
     "local add": (("local", "add", "no/such.gguf"), 2),
     "local remove": (("local", "remove", "x"), 2),
     "local path": (("local", "path", "x"), 2),
-    "models": (("models", "http://127.0.0.1:1"), 2),
+    "models": (("models", "http://127.0.0.1:1"), 4),
     "parse": (("parse", "-"), 0),
     "providers": (("providers", "groq"), 0),
     "run": (("run", "hi", "-m", "openai:gpt-5"), 2),

@@ -18,10 +18,10 @@ from typer.core import TyperCommand
 from typer.main import get_command
 
 from dragoman import __version__
+from dragoman.cli.exit_codes import NO_ANSWER, USAGE_ERROR
 from dragoman.cli.parameters import PlainGroup
 from dragoman.errors import DragomanError, TransportError
 
-USAGE_ERROR, NO_ANSWER = 2, 4
 _WIDE, _NARROWEST, _NARROW_COLUMN = 60, 24, 9
 
 _HELP = """Find, repair, check and run the tool calls of language models, with any provider.

@@ -21,8 +21,9 @@ from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import draw_list, draw_request
 from dragoman.cli.approvals_server import KEYS_HELP, keys_app, serve
 from dragoman.cli.context import find_audit_log, find_journal, has_journal, make_sink, with_journal
+from dragoman.cli.exit_codes import FATAL
 from dragoman.cli.options import JournalPath, Json, command_group
-from dragoman.cli.screen import FATAL, Screen, pretty_json, print_error, print_line, write_json
+from dragoman.cli.screen import Screen, pretty_json, print_error, print_line, write_json
 from dragoman.cli.server_login import pins_file
 from dragoman.config import remember_rule
 from dragoman.errors import ConfigError

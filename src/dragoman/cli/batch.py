@@ -16,18 +16,9 @@ import typer
 
 from dragoman.cli.approval_prompt import CommandApprover
 from dragoman.cli.context import AppContext, find_engine
+from dragoman.cli.exit_codes import EXIT_CODES, FATAL, SIGNAL_BASE
 from dragoman.cli.options import RunOptions, with_options
-from dragoman.cli.screen import (
-    EXIT_CODES,
-    FATAL,
-    SIGNAL_BASE,
-    Screen,
-    print_error,
-    print_line,
-    print_warnings,
-    read_bytes,
-    write_json,
-)
+from dragoman.cli.screen import Screen, print_error, print_line, print_warnings, read_bytes, write_json
 from dragoman.cli.signals import InterruptHandler
 from dragoman.cli.worker import EngineOption, RateOption, open_engine, read_rate
 from dragoman.engine.batch import (

@@ -26,6 +26,7 @@ from dragoman.characters import escape_line, quote_value
 from dragoman.cli.approval_prompt import CommandApprover
 from dragoman.cli.attachments import add_attachments, describe_attachments, read_attachments
 from dragoman.cli.context import AppContext
+from dragoman.cli.exit_codes import SIGNAL_BASE
 from dragoman.cli.options import Fill, PromptName, RunOptions, with_options
 from dragoman.cli.prompts import fill_prompt
 from dragoman.cli.runner import (
@@ -41,7 +42,6 @@ from dragoman.cli.screen import (
     CHAT_CONTINUATION,
     CHAT_PROMPT,
     QUOTES,
-    SIGNAL_BASE,
     can_draw,
     count,
     exit_code_of,

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from dragoman.agent import Agent, Connection, Limits
-from dragoman.cli.endpoints import NO_ANSWER, DoctorOptions, EndpointFinder, run_until_interrupted
+from dragoman.cli.endpoints import DoctorOptions, EndpointFinder, run_until_interrupted
+from dragoman.cli.exit_codes import NO_ANSWER
 from dragoman.cli.screen import Screen, count, ellipsis, one_line, print_line, read_bytes, write_json
 from dragoman.client import Retries
 from dragoman.client.facts import shared_facts

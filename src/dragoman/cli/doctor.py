@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
-from dragoman.cli.endpoints import NO_ANSWER, DoctorOptions, EndpointFinder, run_until_interrupted
+from dragoman.cli.endpoints import DoctorOptions, EndpointFinder, run_until_interrupted
+from dragoman.cli.exit_codes import FATAL, NO_ANSWER
 from dragoman.cli.options import with_options
-from dragoman.cli.screen import FATAL, Screen, count, print_line, print_warnings, write_json
+from dragoman.cli.screen import Screen, count, print_line, print_warnings, write_json
 from dragoman.client.facts import FileFacts, learned_file
 from dragoman.config import load
 from dragoman.doctor import (

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from dragoman.characters import quote_value
 from dragoman.cli.context import read_key_option
-from dragoman.cli.screen import SIGNAL_BASE, Spinner, print_line
+from dragoman.cli.exit_codes import SIGNAL_BASE
+from dragoman.cli.screen import Spinner, print_line
 from dragoman.cli.signals import InterruptHandler
 from dragoman.client.client import open_transport
 from dragoman.client.detection import DetectedServer, adetect
@@ -25,10 +26,6 @@ from dragoman.providers import Endpoint, Facts
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-NO_ANSWER = 4
-"""The exit code if an endpoint does not answer."""
 
 
 class EndpointOptions(Struct, frozen=True, kw_only=True):

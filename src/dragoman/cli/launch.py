@@ -16,7 +16,8 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.screen import SIGNAL_BASE, print_line
+from dragoman.cli.exit_codes import SIGNAL_BASE
+from dragoman.cli.screen import print_line
 from dragoman.cli.serve import KeyEnv, make_settings, with_key
 from dragoman.config import load
 from dragoman.errors import ConfigError, nearest

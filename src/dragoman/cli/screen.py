@@ -1,4 +1,4 @@
-"""Input and output of commands: files, the screen, progress, excerpts of long text, exit codes and errors."""
+"""Input and output of commands: files, the screen, progress, excerpts of long text, and errors."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import msgspec
 
 from dragoman.agent.redaction import redact_arguments
-from dragoman.agent.result import Category, OutcomeKind, RunResult
+from dragoman.agent.result import OutcomeKind, RunResult
 from dragoman.characters import escape_json, escape_line, escape_message, escape_text, quote_value
+from dragoman.cli.exit_codes import EXIT_CODES, FATAL, SIGNAL_BASE, USAGE_ERROR
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession
 from dragoman.media import describe_size, measure, read_base64
@@ -320,14 +321,9 @@ class LineIndex:
         return f"{line}:{column}, offsets {span[0]}..{span[1]}"
 
 
-# ---- exit codes and errors -------------------------------------------------------------------------------------------
+# ---- errors ---------------------------------------------------------------------------------------------------------
 
-FATAL = 1
-USAGE_ERROR = 2
-EXIT_CODES: dict[Category, int] = {"success": 0, "fatal": FATAL, "capacity": 3, "retryable": 4, "waiting": 5}
 _USAGE_ERRORS = (ConfigError, UnknownRun, UnknownSession)
-SIGNAL_BASE = 128
-"""Added to the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
 
 NO_FOLDER = ("the current folder does not exist any more", "change to a folder that exists: cd ~")
 OUTCOME_HINTS: dict[OutcomeKind, str] = {

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, Self
 
-from dragoman.cli.screen import SIGNAL_BASE
+from dragoman.cli.exit_codes import SIGNAL_BASE
 
 # ---- signals during a run --------------------------------------------------------------------------------------------
 

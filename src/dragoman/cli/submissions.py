@@ -15,11 +15,10 @@ from dragoman.agent.protocol import Cancelled, Denied, Replied, Steered, ToolAns
 from dragoman.agent.records import Ended, Header, decode, hide_noted
 from dragoman.characters import escape_json, escape_text, quote_value
 from dragoman.cli.context import JournalPlace, find_engine, find_journal
+from dragoman.cli.exit_codes import EXIT_CODES, SIGNAL_BASE
 from dragoman.cli.options import JournalPath, Json
 from dragoman.cli.run import read_task
 from dragoman.cli.screen import (
-    EXIT_CODES,
-    SIGNAL_BASE,
     Screen,
     Table,
     count,

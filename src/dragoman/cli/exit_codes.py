@@ -1,0 +1,16 @@
+"""The exit codes of all commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.agent.result import Category
+
+FATAL = 1
+USAGE_ERROR = 2
+NO_ANSWER = 4
+"""An endpoint does not answer, or a run failed that may succeed the next time."""
+EXIT_CODES: dict[Category, int] = {"success": 0, "fatal": FATAL, "capacity": 3, "retryable": NO_ANSWER, "waiting": 5}
+SIGNAL_BASE = 128
+"""Added to the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
