@@ -49,7 +49,9 @@ def make_agent(latency: float) -> Agent[Any]:
         return name
 
     model = ScriptedModel(say, loop=True)
-    return Agent(model.endpoint(), [note], name="clerk", connection=Connection(transport=model))
+    # One secret to hide, as in most programs, and none of the machine that measures.
+    connection = Connection(transport=model, environment={"SERVICE_API_KEY": "sk-0f4be1c97d2a48e6"})
+    return Agent(model.endpoint(), [note], name="clerk", connection=connection)
 
 
 # ---- throughput ------------------------------------------------------------------------------------------------------
