@@ -132,6 +132,23 @@ def test_blanks_before_a_reply_cost_linear_work() -> None:
     assert time.process_time() - began < 10
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("body", [HELLO, STREAM], ids=["one_body", "stream"])
+@pytest.mark.parametrize(
+    "head", [(b"\xef\xbb\xbf",), (b"\xef", b"\xbb\xbf"), (b" \xef\xbb\xbf \n",), (b"\n", b"\xef\xbb", b"\xbf", b" ")]
+)
+def test_a_byte_order_mark_in_pieces_of_its_own_means_nothing(
+    head: tuple[bytes, ...], body: bytes, whole: bool
+) -> None:
+    server = ScriptedModel([Answer(200, {"content-type": "text/plain"}, pieces=[*head, body])])
+
+    async def scenario() -> Reply:
+        async with Client(server.endpoint(), transport=server) as client:
+            return await client.ask(ASKED, whole=whole)
+
+    assert asyncio.run(scenario()).text == "hello"
+
+
 def test_the_body_says_whether_a_stream_is_wanted() -> None:
     seen: list[bytes] = []
 
