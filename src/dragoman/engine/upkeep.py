@@ -16,7 +16,7 @@ from dragoman.agent.journal import record_cancellation
 from dragoman.agent.records import decode
 from dragoman.engine.execution import CANCELLED, Executor, Submission
 from dragoman.engine.workers import IdleRun, find_expiries, find_idle, find_parked
-from dragoman.journal.journal import Journal
+from dragoman.journal.journal import Journal, JournalDamaged
 
 if TYPE_CHECKING:
     import psycopg
@@ -114,8 +114,8 @@ class Upkeep:
         self._expiries: dict[str, float] = {}
         self._dropped: set[str] = set()
         """Runs that this worker executes according to DBOS, and did not at the last thorough look."""
-        self._foreign: set[str] = set()
-        """Cancelled runs that this worker cannot end, because it has other tools."""
+        self._beyond: set[str] = set()
+        """Cancelled runs that this worker cannot end: it has other tools, or their journal is damaged."""
 
     def look(self, connection: psycopg.Connection[Any]) -> None:
         """Cancel, continue and end runs, as others have asked for it in the database."""
@@ -140,23 +140,25 @@ class Upkeep:
 
     def _end_cancelled(self, client: DBOSClient, run_ids: Iterable[str]) -> None:
         """Queue runs again whose cancellation the journal has. A worker with their tools ends them."""
-        mine = [run_id for run_id in run_ids if run_id not in self._foreign]
+        mine = [run_id for run_id in run_ids if run_id not in self._beyond]
         wake(client, mine)
         for some in chunks(mine):
             found = client.list_workflows(workflow_ids=list(some), status="CANCELLED")
             served = {queue_name(*pair) for pair in self._digests.items()}
-            self._foreign.update(each.workflow_id for each in found if queue_of(each) not in served)
+            self._beyond.update(each.workflow_id for each in found if queue_of(each) not in served)
             _rewind_some(client, [each for each in found if queue_of(each) in served])
 
     def _look_at_idle(self, client: DBOSClient, connection: psycopg.Connection[Any]) -> None:
-        before, self._seen = self._seen, {each.run_id: each for each in find_idle(connection)}
-        changed = [each for run_id, each in self._seen.items() if before.get(run_id) != each]
+        seen = {each.run_id: each for each in find_idle(connection)}
+        changed = [each for run_id, each in seen.items() if self._seen.get(run_id) != each]
         for some in chunks(changed):
             self._record_cancellations(client, [each.run_id for each in some])
             for each in some:
                 self._expiries.pop(each.run_id, None)
             self._expiries.update(find_expiries(connection, [each.number for each in some]))
-        self._expiries = {run_id: at for run_id, at in self._expiries.items() if run_id in self._seen}
+        # Not before: if the database fails meanwhile, the next look has to repeat all this.
+        self._seen = seen
+        self._expiries = {run_id: at for run_id, at in self._expiries.items() if run_id in seen}
         latest = self._wall() - _LATE_SECONDS
         late = [run_id for run_id, at in self._expiries.items() if at < latest][:_WAKE_AT_ONCE]
         # They ask again, with a new request that somebody can answer.
@@ -172,8 +174,12 @@ class Upkeep:
         cancelled = client.list_workflows(workflow_ids=run_ids, status="CANCELLED", load_input=False, load_output=False)
 
         async def record() -> None:
-            for workflow in cancelled:
-                await record_cancellation(self._journal, workflow.workflow_id, CANCELLED)
+            for run_id in (each.workflow_id for each in cancelled if each.workflow_id not in self._beyond):
+                try:
+                    await record_cancellation(self._journal, run_id, CANCELLED)
+                except JournalDamaged as damaged:
+                    self._beyond.add(run_id)
+                    log.error("the cancelled run %s cannot be ended: %s", run_id, damaged)
 
         if cancelled:
             asyncio.run(record())
