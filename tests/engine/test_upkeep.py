@@ -24,7 +24,7 @@ from dragoman.engine.execution import Executor, make_submission
 from dragoman.engine.upkeep import Upkeep
 from dragoman.engine.workers import Heartbeat, connect, find_parked, find_workers
 from dragoman.errors import ConfigError
-from dragoman.journal import PostgresJournal
+from dragoman.journal import JournalFailed, PostgresJournal
 from dragoman.journal.postgres import KEEP_ALIVE
 
 
@@ -336,6 +336,27 @@ def test_a_user_who_may_only_use_the_tables_can_submit_and_work(postgres: Postgr
 
     asyncio.run(prepare())
     asyncio.run(use())
+
+
+def test_a_worker_that_may_only_read_says_so(postgres: PostgresServer) -> None:
+    """The error was called a bug in dragoman."""
+    url = postgres.new_database()
+    user = f"reader_{url.rpartition('/')[2]}"
+
+    async def scenario() -> None:
+        async with serving(url):
+            pass
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"CREATE ROLE {user} LOGIN")
+            connection.execute(f"GRANT USAGE ON SCHEMA dragoman, dbos TO {user}")
+            connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA dragoman, dbos TO {user}")
+        engine = PostgresEngine(url.replace("tester@", f"{user}@"))
+        with pytest.raises(JournalFailed, match="permission denied for table workers") as caught:
+            await engine.work({"assistant": AgentSetup().make_agent()}, asyncio.Event())
+        assert "rights on its tables" in str(caught.value.next_step)
+        await engine.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 50))
 
 
 def make_read_only(url: str, value: str) -> None:

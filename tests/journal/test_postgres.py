@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -27,6 +27,7 @@ from dragoman.journal import (
     JournalError,
     JournalFailed,
     JournalTooNew,
+    JournalUnreachable,
     PostgresJournal,
     RunBusy,
     RunLost,
@@ -355,6 +356,52 @@ def test_an_unusable_database_is_named_without_its_password(url: str, change: An
             assert says in str(caught.value)
             assert caught.value.next_step
             assert "se-cr-et" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+@pytest.fixture
+def limited(url: str) -> Iterator[tuple[str, Callable[[int], None]]]:
+    """An address with a user of its own, and a function that limits its connections and ends those that are open."""
+    user = f"limited_{url.rpartition('/')[2]}"
+    with psycopg.connect(url, autocommit=True) as direct:
+
+        def limit(connections: int) -> None:
+            direct.execute(f"ALTER ROLE {user} CONNECTION LIMIT {connections}")
+            direct.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (user,))
+
+        direct.execute(f"CREATE ROLE {user} LOGIN")
+        direct.execute(f'GRANT CREATE ON DATABASE "{url.rpartition("/")[2]}" TO {user}')
+        yield url.replace("tester@", f"{user}@"), limit
+
+
+def test_a_server_without_free_connections_says_so(limited: tuple[str, Callable[[int], None]]) -> None:
+    """It was called a refused login, with the advice to check the password."""
+    address, limit = limited
+    limit(0)
+    with PostgresJournal(address, wait_seconds=0.1) as journal:
+        for work in (journal.begin("r", None, b"{}"), journal.runs()):
+            with pytest.raises(JournalUnreachable, match="too many connections") as caught:
+                asyncio.run(work)
+            assert "max_connections" in str(caught.value.next_step)
+
+
+def test_an_append_waits_for_a_free_connection(
+    limited: tuple[str, Callable[[int], None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It failed at once, and a worker then gave up the run."""
+    address, limit = limited
+
+    async def scenario(journal: PostgresJournal) -> None:
+        token = await journal.begin("r", None, b"{}")
+        limit(0)
+        append = asyncio.create_task(journal.append("r", [Entry("started", call_id="c")], token=token))
+        while "cannot be used now" not in caplog.text:
+            await asyncio.sleep(0.01)
+        limit(10)
+        await append
+        assert [record.kind for record in await journal.read("r")] == ["run", "started"]
+
+    with PostgresJournal(address) as journal:
+        asyncio.run(asyncio.wait_for(scenario(journal), 50))
 
 
 def test_an_address_that_cannot_be_read_is_not_repeated() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dragoman.events import ReplyEnded, ReplyStarted, TextDelta, ThinkingDelta
 from dragoman.replies import fold
 from dragoman.stage import collect
-from dragoman.types import Thinking, Usage
+from dragoman.types import Message, Request, Thinking, Tool, Usage
 from dragoman.wire import get
 from dragoman.wire.builder import ReplyBuilder
 from dragoman.wire.values import parse
@@ -81,6 +81,18 @@ def test_a_half_that_stays_alone_is_replaced() -> None:
     frames = [chat({"content": "a\ud83c"}), chat({"content": "b\udf0d"}), chat({"content": "c\ud83c"})]
     reply = fold(collect(get("openai_chat").reply_stream(), [*frames, b"data: [DONE]\n\n"]))
     assert (reply.failure, reply.text) == (None, "a\ufffdb\ufffdc\ufffd")
+
+
+def test_an_id_with_a_half_is_replaced() -> None:
+    """The journal could not store the id, and the run of the agent ended with an error."""
+    codec = get("openai_chat")
+    sent = codec.prepare(Request("m", [Message.user("go")], [Tool("a")]))
+    calls = [{"index": at, "id": "c\ud83c", "function": {"name": "a", "arguments": "{}"}} for at in range(2)]
+    streamed = fold(collect(codec.reply_stream(sent), [chat({"tool_calls": calls}), b"data: [DONE]\n\n"]))
+    choice = {"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}
+    whole = codec.decode_reply(json.dumps({"choices": [choice]}), sent)
+    for reply in (streamed, whole):
+        assert [call.id for call in reply.calls] == ["call_1", "call_2"]
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])

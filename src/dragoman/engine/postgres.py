@@ -146,6 +146,11 @@ class NotSubmitted(UnknownRun):
         self.args = (f"no run {run_id!r} was submitted to the database {place}",)
 
 
+def _cause_of(error: Exception) -> BaseException:
+    """Return the error of the driver. SQLAlchemy wraps it."""
+    return getattr(error, "orig", None) or error
+
+
 def _goes_on(workflow: Any) -> bool:
     """Whether a worker executes the run, or has to."""
     return _STATES.get(workflow.status) in ("queued", "running")
@@ -376,8 +381,7 @@ class PostgresEngine:
             try:
                 return work()
             except Exception as error:
-                # SQLAlchemy wraps the errors of the driver.
-                cause = getattr(error, "orig", None) or error
+                cause = _cause_of(error)
                 was_reached = self._own_client is not None or self._lookup is not None
                 if not (is_away(cause) and was_reached and retry.wait(self._closing)):
                     raise explain(cause, self._place) from error
@@ -417,7 +421,7 @@ class PostgresEngine:
         try:
             await asyncio.to_thread(self._persist, self._client)
             # Before DBOS: it continues the runs of its name at once.
-            await asyncio.to_thread(heartbeat.start)
+            await asyncio.to_thread(self._persist, heartbeat.start)
         except BaseException:
             self._executor = None
             raise
@@ -456,7 +460,10 @@ class PostgresEngine:
         queues = [queue_name(name, digest) for name, digest in digests.items()]
         limiter: Any = {"limit": self._rate.runs, "period": self._rate.seconds} if self._rate is not None else None
         DBOS.listen_queues(queues)
-        DBOS.launch()
+        try:
+            DBOS.launch()
+        except Exception as error:
+            raise explain(_cause_of(error), self._place) from error
         for queue in queues:
             DBOS.register_queue(
                 queue, worker_concurrency=self._concurrency, limiter=limiter, polling_interval_sec=_POLL_SECONDS

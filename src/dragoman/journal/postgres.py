@@ -221,16 +221,22 @@ def explain(error: BaseException, place: str) -> BaseException:
 
     if not isinstance(error, psycopg.Error):
         return error
-    if is_away(error):
-        return _away(error, place)
     code = _code_of(error)
+    if is_away(error) and code != _FULL:
+        return _away(error, place)
     known = {
         "28": ("the login was refused", "check the user and the password in the address"),
         "3D": ("there is no such database", "create it: createdb NAME"),
-        "42501": ("the user may not do this", "grant the user CREATE on the database, or use the owner of its tables"),
+        "42501": (
+            _first_line(error),
+            "grant the user CREATE on the database for its first use, and the rights on its tables after it",
+        ),
         "25006": ("it is read-only", "name the primary server, not a replica"),
         "53100": ("its disk is full", "free space on the disk of the database, then try again"),
-        "53300": ("it accepts no more connections", "raise max_connections, or run fewer workers"),
+        _FULL: (
+            "it accepts no more connections",
+            "raise max_connections or the limit of the user, or run fewer workers",
+        ),
     }
     why, hint = known.get(code) or known.get(code[:2]) or (_first_line(error), "check the database, then try again")
     if error.sqlstate is None and "FATAL:" in str(error):
@@ -247,14 +253,19 @@ def _is_lost(error: BaseException, raw: psycopg.Connection[Any] | None) -> bool:
     return bool(raw.closed or raw.broken) if raw is not None else is_away(error)
 
 
+_FULL = "53300"
+"""The code of a server that accepts no more connections."""
 _OF_A_LOGIN = {
+    "too many ": _FULL,
+    "connection slots": _FULL,
     "authentication": "28",
     "no password": "28",
     "no pg_hba.conf": "28",
     "role ": "28",
     "does not exist": "3D",
 }
-"""Words of a refused login, and its code. The client has only the text before a connection exists."""
+"""Words of a refused login, and its code; the first that occurs counts. The client has only the text before a
+connection exists."""
 
 
 def _code_of(error: psycopg.Error) -> str:
@@ -266,12 +277,14 @@ def is_away(error: BaseException) -> bool:
     import psycopg
 
     # 08: connection failures, 57P: the server stops or starts.
-    return isinstance(error, psycopg.OperationalError) and (_code_of(error) or "08").startswith(("08", "57P"))
+    return isinstance(error, psycopg.OperationalError) and (_code_of(error) or "08").startswith(("08", "57P", _FULL))
 
 
 def is_refused_for_now(error: BaseException) -> bool:
     """Whether the server has refused a statement for a reason that may go away."""
-    return (getattr(error, "sqlstate", None) or "").startswith(_FOR_NOW)
+    import psycopg
+
+    return isinstance(error, psycopg.Error) and _code_of(error).startswith(_FOR_NOW)
 
 
 class Retry(Struct):

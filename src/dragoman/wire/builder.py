@@ -33,7 +33,7 @@ from dragoman.jsonscan import JsonScanner
 from dragoman.types import Failure, File, Image, Provenance, StopReason, Tool, ToolCall, Usage
 from dragoman.wire.codec import Prepared
 from dragoman.wire.schemas import restore
-from dragoman.wire.values import is_same_json, join_halves, write
+from dragoman.wire.values import half_character, is_same_json, join_halves, write
 
 _KEY_TYPES = frozenset({int, str, tuple})
 _CUTS = frozenset({"length", "refusal", "error"})
@@ -404,7 +404,9 @@ class ReplyBuilder:
         said, (call.name, tool) = call.name, self._recognise(call.name)
         if tool is not None and _CONTROL in said and _CONTROL not in call.name:
             call.repairs = (*call.repairs, "trimmed_name")
-        call.id = call.wire_id if call.wire_id and call.wire_id not in self._ids else self._make_id()
+        # A journal stores ids as UTF-8, which has no lone surrogates.
+        is_usable = call.wire_id and call.wire_id not in self._ids and not half_character.search(call.wire_id)
+        call.id = call.wire_id if call.wire_id and is_usable else self._make_id()
         self._ids.add(call.id)
         self._events.append(CallStarted(call.index, call.name, call.id))
 

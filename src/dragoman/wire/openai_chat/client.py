@@ -428,7 +428,12 @@ def _read_plain_call(entry: Any, wire: str, sent: Prepared) -> ToolCall | None:
     if type(function) is not dict or function.keys() != _PLAIN_FUNCTION or sent.tools is None:
         return None
     identity, name, text = entry.get("id"), function["name"], function["arguments"]
-    if type(identity) is not str or not identity or type(name) is not str or type(text) is not str:
+    if (
+        type(identity) is not str
+        or not (identity and identity.isascii())
+        or type(name) is not str
+        or type(text) is not str
+    ):
         return None
     tool = sent.tools.find(name)
     if tool is None or tool.name != name or name in sent.aliases.names or name in sent.aliases.undo:
