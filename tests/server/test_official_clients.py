@@ -34,10 +34,13 @@ def test_every_client_gets_text_and_native_calls_from_an_endpoint_of_every_wire(
 def test_text_before_a_native_call_arrives_before_it_even_if_it_may_begin_a_call(said: str) -> None:
     question = {"model": "any", "max_tokens": 99, "messages": [{"role": "user", "content": "Go."}]}
     offered: list[Any] = [{"name": "weather", "input_schema": {"type": "object"}}]
-    with Upstream([calls(call("weather", city="Paris"), say=said)]) as upstream:
-        with gateway_to(upstream.endpoint()) as gateway, anthropic.Anthropic(base_url=gateway.url, api_key="k") as client:
-            with client.messages.stream(**question, tools=offered) as stream:
-                blocks = stream.get_final_message().content
+    with (
+        Upstream([calls(call("weather", city="Paris"), say=said)]) as upstream,
+        gateway_to(upstream.endpoint()) as gateway,
+        anthropic.Anthropic(base_url=gateway.url, api_key="k") as client,
+        client.messages.stream(**question, tools=offered) as stream,
+    ):
+        blocks = stream.get_final_message().content
     assert [block.type for block in blocks] == ["text", "tool_use"]
 
 
