@@ -67,6 +67,7 @@ REPAIRS = {
     "opened_string": "added a quote that was missing at the beginning of a string",
     "replaced_surrogate": "replaced half of a surrogate pair, which is no character, by U+FFFD",
     "repeated_argument": "kept one of several values of an argument",
+    "repeated_marker": "read a call with one of its markers twice in a row",
     "skipped_text": "left out text between the arguments",
     "trimmed_name": "cut a control token and what follows it off the name of the tool",
     "unquoted_value": "read a string without quotes",
