@@ -217,7 +217,10 @@ class OrphanClosers(Entry):
     """Closing tags directly after a call that is closed already."""
 
     format = ""
-    openers = ("</tool_call>", "</function>", "</invoke>", "</function_invocation>", "<|/tool_call|>")
+    openers = (
+        *("</parameter>", "</arg_value>", "</function>", "</invoke>"),
+        *("</tool_call>", "</function_invocation>", "<|/tool_call|>"),
+    )
     _closers = Markers(openers)
 
     def read(self, cursor: Cursor) -> Reader:
