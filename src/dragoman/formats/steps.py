@@ -422,7 +422,8 @@ class ReadClosers(Waiting):
 
     def _skip_brackets(self, cursor: Cursor) -> Generator[None, None, bool]:
         """Move over closing brackets that nothing opened, if the closer follows them."""
-        if cursor.peek_now() not in _BRACKETS:
+        found, _ = cursor.look_now(_BRACKETS) or (yield from cursor.look(_BRACKETS))
+        if found is None:
             return False
         mark = cursor.begin()
         for _ in range(_MOST_BRACKETS):
