@@ -46,6 +46,20 @@ READ = {
     "a glued key": (f"<tool_call>find_shipport</arg_key>{GLM_END}", "missing_marker"),
     "a key after a blank": (f"<tool_call>find_ship port</arg_key>{GLM_END}", "missing_marker"),
     "another tag before a key": (f"<tool_call>find_ship<tool_call>port</arg_key>{GLM_END}", "missing_marker"),
+    "a key that is closed twice": (
+        f"<tool_call>find_ship<arg_key>port</arg_key></arg_key>{GLM_END}",
+        "repeated_marker",
+    ),
+    "a key that is opened twice": (f"<tool_call>find_ship<arg_key><arg_key>port</arg_key>{GLM_END}", "repeated_marker"),
+    "a tag that is begun twice": (QWEN.replace("<parameter=port", "<parameter=<parameter=port") + CLOSED, ""),
+    "a brace too many": (f"<tool_call>\n{ENVELOPE}}}\n</tool_call>", "extra_closers"),
+    "brackets too many": (f"<tool_call>\n{ENVELOPE}\n]}}</tool_call>", "extra_closers"),
+    "words without quotes in a wrapper": (
+        "<tool_call>find_ship{port: Ystad, days: 3}</tool_call>",
+        "expression_as_text",
+    ),
+    "words without quotes in brackets": ("[call] find_ship{days: 3, port: Ystad} [/call]", "expression_as_text"),
+    "words without quotes in a tag": ("<call:default_api:find_ship{days:3,port:Ystad}/>", "expression_as_text"),
     "tags with a prefix": (
         "<long_tool_call>find_ship\n<long_arg_key>port</long_arg_key>\n<long_arg_value>Ystad</long_arg_value>\n"
         "<long_arg_key>days</long_arg_key>\n<long_arg_value>3</long_arg_value>\n</long_tool_call>",
@@ -133,6 +147,7 @@ REPORTED = (
     "I look.\n\n[tool: find_ship]",
     '<function_calls>\n<invoke name="">\n<parameter name="port">Ystad</parameter>\n</invoke>\n</function_calls>',
     "<tool_call>find_shipport</arg_key><arg_val",
+    f"<tool_call>find_ship<arg_key>port</arg_key></arg_value>{GLM_END}",
     'find_ship[ARGS]{"port": "Yst',
     "```tool\nTOOL_NAME: find_ship\nBEGIN_ARG: port\nYst",
     '<|open|>toolscall tool="find_ship" index="1"<|sep|><|open|>argument key="port" type="string"<|sep|>Yst',
@@ -189,6 +204,20 @@ def test_damage_that_leaves_the_call_readable_is_a_named_repair() -> None:
         assert [(call.name, call.arguments) for call in found.calls] == [("find_ship", ARGUMENTS)], case
         assert not repair or repair in found.calls[0].repairs, case
         assert calls_of(read(text, loose=True)) == [("find_ship", ARGUMENTS)], case
+
+
+def test_tags_and_tokens_that_end_nothing_leave_the_text_of_a_call() -> None:
+    for text in (
+        f"<tool_call>\n{ENVELOPE}\n</tool_call>\n</tool_call>",
+        f"{QWEN}</function>\n</function>\n</function_invocation>\n</tool_call>",
+        f"<|tool_call|>[{ENVELOPE}]<|/tool_call|>",
+        *(f"<tool_call>\n{ENVELOPE}\n</tool_call>{end}" for end in ("<|user|>", "<|observation|>\n", "[e~[")),
+    ):
+        found = whole_and_streamed(text)
+        assert [(call.name, call.arguments) for call in found.calls] == [("find_ship", ARGUMENTS)], text
+        assert not found.text.strip(), text
+    for text in ("GLM stops at <|user|> or <|observation|>, not at </tool_call>.", "See </tool_call>"):
+        assert whole_and_streamed(text).text == text
 
 
 def test_a_value_without_quotes_may_contain_a_comma() -> None:

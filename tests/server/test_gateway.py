@@ -25,6 +25,7 @@ from tests.server.gateways import (
     RunningGateway,
     ask_chat,
     gateway_to,
+    open_openai,
     run_gateway,
     settings_for,
 )
@@ -315,6 +316,27 @@ def test_reasoning_of_a_foreign_model_returns_without_our_signature() -> None:
             ToolResult,
         ]
         assert "dragoman." not in json.dumps(upstream.bodies[1])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_of_responses_brings_the_reasoning_of_a_foreign_model_back(stream: bool) -> None:
+    script = [[thinking("Let me think."), call("weather", city="Paris")], "It is warm."]
+    with Upstream(script, wire="ollama") as upstream, gateway_to(upstream.endpoint()) as gateway:
+        with open_openai(gateway.url) as client:
+            tools: Any = [{"type": "function", **tool, "strict": False} for tool in TOOLS]
+            items: Any = [{"role": "user", "content": "Go."}]
+            settings: Any = {"model": "m", "tools": tools, "store": False}
+            if stream:
+                with client.responses.stream(input=items, **settings) as events:
+                    first = events.get_final_response()
+            else:
+                first = client.responses.create(input=items, **settings)
+            reasoning, made = first.output
+            assert (reasoning.type, reasoning.summary[0].text) == ("reasoning", "Let me think.")
+            items += [reasoning.model_dump(exclude_none=True), made.model_dump(exclude_none=True)]
+            items.append({"type": "function_call_output", "call_id": made.call_id, "output": "warm"})
+            client.responses.create(input=items, **settings)
+        assert upstream.bodies[1]["messages"][1]["thinking"] == "Let me think."
 
 
 TOO_LONG = {

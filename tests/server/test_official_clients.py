@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import anthropic
 import pytest
 from tests.server.gateways import CALLED, CLIENTS, ENDED, gateway_to
 
@@ -25,6 +28,20 @@ def test_every_client_gets_text_and_native_calls_from_an_endpoint_of_every_wire(
                 if (heard.text, heard.calls, heard.stop) != ("It is warm.", [], ENDED[client]):
                     wrong.append(f"{client} {'streamed' if stream else 'whole'}, answer: {heard}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("said", ["hm", "Looking. ", "weather", "{", "I will look."])
+def test_text_before_a_native_call_arrives_before_it_even_if_it_may_begin_a_call(said: str) -> None:
+    question = {"model": "any", "max_tokens": 99, "messages": [{"role": "user", "content": "Go."}]}
+    offered: list[Any] = [{"name": "weather", "input_schema": {"type": "object"}}]
+    with (
+        Upstream([calls(call("weather", city="Paris"), say=said)]) as upstream,
+        gateway_to(upstream.endpoint()) as gateway,
+        anthropic.Anthropic(base_url=gateway.url, api_key="k") as client,
+        client.messages.stream(**question, tools=offered) as stream,
+    ):
+        blocks = stream.get_final_message().content
+    assert [block.type for block in blocks] == ["text", "tool_use"]
 
 
 @pytest.mark.parametrize("wire", names())

@@ -78,6 +78,8 @@ def test_a_reply_that_another_wire_ended_with_an_error_does_not_look_complete(wi
     [
         ("weather<|channel|>commentary", "weather", ("trimmed_name",)),
         ("functions.weather<|constrain|>json", "weather", ("trimmed_name",)),
+        ("weather</arg_value>", "weather", ("trimmed_name",)),
+        ("weather()", "weather", ("trimmed_name",)),
         ("weather", "weather", ()),
         ("rm<|channel|>commentary", "rm<|channel|>commentary", ()),
     ],

@@ -254,6 +254,10 @@ class Coercer:
                 changed = self.cast(child, item, child_path(path, name), depth + 1)
                 same_as_before = same_as_before and changed is item
                 item = changed
+                if item is None and name in shape.properties.keys() - shape.required and not self._fits(child, None):
+                    self.note(child_path(path, name), "null_to_absent", None, None)
+                    same_as_before = False
+                    continue
             result[name] = item
         return value if same_as_before else result
 

@@ -39,6 +39,8 @@ _type_name = re.compile(
     r"\s*+(?:str|int|float|bool|list|dict|tuple|set|bytes|object|Any|List|Dict|Tuple|Set|Optional|Union|Literal|Callable"
     r"|string|number|integer|boolean|array|types\.\w+)(?![\w(])"
 ).match
+_markup_follows = re.compile(r"[ \t]*+(?:</|<[|｜]|<\w*[|｜]>|/?>|\[/|`)").match
+"""Matches the markup around a whole value: unlike an operator, it does not make the value a part of an expression."""
 _JSON_OPENINGS = ('{"', '["', "[{", "[[")
 
 
@@ -110,7 +112,7 @@ class TolerantReader(ScalarReader):
             return quoted
         else:
             return self._word_or_number(position)
-        if self._expressions and value_ends(text, end) is None:
+        if self._expressions and value_ends(text, end) is None and (depth or _markup_follows(text, end) is None):
             return read_expression(text, position, self._rules)
         return value, end
 

@@ -126,15 +126,21 @@ class NoValue(Exception):
 class OpenValue(Waiting):
     """The tag that opens a value, if it is separate from the key: a model may omit both tag and value."""
 
-    def __init__(self, openers: Markers, ends: Markers) -> None:
+    def __init__(self, openers: Markers, ends: Markers, key_closers: Markers) -> None:
         self.openers = openers
         self.either = Markers((*openers, *ends))
+        self.key_closers = key_closers
 
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         found, ahead = cursor.look_now(self.either) or (yield from cursor.look(self.either))
+        while found is None and (yield from cursor.take(self.key_closers)) is not None:
+            cursor.repair("repeated_marker")
+            found, ahead = yield from cursor.look(self.either)
         if found is None:
             if cursor.position + ahead >= len(cursor.text):
                 raise Truncated
+            if cursor.text.startswith("</", cursor.position + ahead):
+                raise BrokenCall("a closing tag in the place of a value")
             # The value follows without its tag.
             cursor.position += ahead
             cursor.repair("missing_marker")
@@ -183,6 +189,8 @@ class ReadPairs(Waiting):
                 found, ahead = whole
                 continue
             cursor.position += ahead + len(self.tags.get(found, found))
+            while (yield from cursor.take(self.first)) is not None:
+                cursor.repair("repeated_marker")
             try:
                 if found in self.tags:
                     yield from self._read_attributes(cursor, scope)

@@ -272,7 +272,8 @@ class _Compiler:
                 if steps and isinstance(lead, Space):
                     steps.pop()  # white space next to a value is exact; ReadValue reads it
                 elif isinstance(lead, Literal) and index >= 2 and not isinstance(nodes[index - 2], Hole):
-                    steps[-1] = OpenValue(Markers(lead.spellings), Markers((*first, *ends)))
+                    closers = next(part for part in reversed(nodes[: index - 1]) if isinstance(part, Literal))
+                    steps[-1] = OpenValue(Markers(lead.spellings), Markers((*first, *ends)), Markers(closers.spellings))
                 steps.append(step)
                 index += used
             else:

@@ -359,6 +359,8 @@ def read_or_skip(
 _foreign_closer = re.compile(r"</[\w:.\-]{1,40}>").match
 _closer_begin = re.compile(r"</?[\w:.\-]{0,40}\Z").match
 _TAG = Markers(["</"])
+_BRACKETS = Markers("}]")
+_MOST_BRACKETS = 8
 
 
 class ReadClosers(Waiting):
@@ -389,6 +391,8 @@ class ReadClosers(Waiting):
                 alone = yield from self._is_alone(cursor, ahead, len(found))
                 found = found if alone else None
             if found is None:
+                if not closed and (yield from self._skip_brackets(cursor)):
+                    continue
                 if cursor.final and self.tags and (yield from cursor.take_cut_closer(self.suffixes[index])):
                     cursor.repair("closed_wrapper")
                 elif not all(self.optional[index:]):
@@ -415,6 +419,22 @@ class ReadClosers(Waiting):
         if not closed and scope.arguments and (yield from cursor.peek()) == "{":
             raise BrokenCall("a second object follows the arguments")
         cursor.repair("closed_wrapper")
+
+    def _skip_brackets(self, cursor: Cursor) -> Generator[None, None, bool]:
+        """Move over closing brackets that nothing opened, if the closer follows them."""
+        found, _ = cursor.look_now(_BRACKETS) or (yield from cursor.look(_BRACKETS))
+        if found is None:
+            return False
+        mark = cursor.begin()
+        for _ in range(_MOST_BRACKETS):
+            if (yield from cursor.take(_BRACKETS)) is None:
+                break
+        found, _ = yield from cursor.look(self.suffixes[0])
+        if found is None:
+            cursor.return_to(mark)
+            return False
+        cursor.repair("extra_closers")
+        return True
 
     def _find_foreign_closer(self, cursor: Cursor) -> Generator[None, None, int]:
         found, ahead = yield from cursor.look(_TAG)

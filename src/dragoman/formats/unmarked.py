@@ -177,10 +177,22 @@ _END_TOKENS = (
     "<eos>",
     "<eom>",
     "<end_of_turn>",
+    "<|end_of_text|>",  # Granite, and the base models of Llama 3
+    *("<|user|>", "<|observation|>"),  # GLM stops at the next role
+    "<|role_end|>",  # Ling, Ring
+    "<|assistant_end|>",  # Apertus
+    "<|end_of_msg|>",  # Kimi K3
+    "<|end_of_sentence|>",  # ERNIE
+    "<seed:eos>",
+    *("<|eos|>", "<|EOT|>"),  # Hunyuan, Step
+    "[|endofturn|]",  # EXAONE
+    "[e~[",  # MiniMax
 )
 _MOST_ENDS = 200
-_ends_reply = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, _END_TOKENS))}))+\s*\Z").match
-_may_end_reply = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, _END_TOKENS))}))*\s*(?:<[|/\w]{{0,16}})?\Z").match
+_WHOLE = "|".join(map(re.escape, _END_TOKENS))
+_CUT = "|".join({re.escape(token[:length]) for token in _END_TOKENS for length in range(1, len(token))})
+_ends_reply = re.compile(rf"(?:\s*(?:{_WHOLE}))+\s*\Z").match
+_may_end_reply = re.compile(rf"(?:\s*(?:{_WHOLE}))*\s*(?:{_CUT})?\Z").match
 
 
 class EndTokens(Entry):
@@ -199,6 +211,23 @@ class EndTokens(Entry):
         if cursor.refusing or _ends_reply(cursor.text, cursor.position) is None:
             raise NotACall("the reply goes on after the token")
         cursor.position = len(cursor.text)
+
+
+class OrphanClosers(Entry):
+    """Closing tags directly after a call that is closed already."""
+
+    format = ""
+    openers = (
+        *("</parameter>", "</arg_value>", "</function>", "</invoke>"),
+        *("</tool_call>", "</function_invocation>", "<|/tool_call|>"),
+    )
+    _closers = Markers(openers)
+
+    def read(self, cursor: Cursor) -> Reader:
+        if not cursor.follows_call or cursor.refusing:
+            raise NotACall("no call stands before the closing tag")
+        while (yield from cursor.take(self._closers)) is not None:
+            pass
 
 
 class InventedResult(Entry):
@@ -247,6 +276,7 @@ RESULT_TAGS = tuple(
 """The tags in which chat templates put results. A model that writes one invents a result, or quotes one."""
 RESIDUE: tuple[Entry, ...] = (
     EndTokens(),
+    OrphanClosers(),
     *(InventedResult(f"<{tag}>", f"</{tag}>") for tag in RESULT_TAGS),
     InventedResult("~~~tool_result", "\n~~~"),
     InventedResult("```tool_result", "\n```"),

@@ -47,6 +47,11 @@ class TextGate:
         self.is_shut = False
         """A block names a tool, so nothing is released before the end of the reply."""
 
+    @property
+    def holds(self) -> bool:
+        """Whether text came that cannot be sent yet."""
+        return bool(self._held or self._rest)
+
     def feed(self, text: str) -> str:
         """Return the text that can be sent."""
         if self._names is None:

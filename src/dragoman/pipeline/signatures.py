@@ -2,7 +2,8 @@
 
 A client of Anthropic's wire sends reasoning back only with a signature, and a foreign model has none. It gets a
 signature of ours, which also carries the data that only the wire of the endpoint understands (encrypted reasoning).
-When the client sends the reasoning back, the signature is removed and the data is restored.
+When the client sends the reasoning back, the signature is removed and the data is restored. On the wire of Responses,
+the encrypted content is such a signature: without one, nobody knows whose reasoning it is, and it is left out.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from dragoman.types import Message, Part, Thinking
 
 PREFIX = "dragoman."
 """The beginning of a signature of ours. No vendor's signature contains a full stop."""
-SIGNED = frozenset({"anthropic", "bedrock"})
-"""The wires on which reasoning needs a signature."""
+SIGNED = {"anthropic": "signature", "bedrock": "signature", "openai_responses": "encrypted_content"}
+"""The wires on which clients send the signature of reasoning back, and its field."""
 _LONGEST = 1 << 20
 
 
@@ -63,7 +64,7 @@ class ReasoningSigner:
         return [self._end({}), event]
 
     def _end(self, extra: dict[str, Any]) -> PartEnded:
-        return PartEnded("thinking", {**extra, self._wire: {"signature": sign(extra)}})
+        return PartEnded("thinking", {**extra, self._wire: {SIGNED[self._wire]: sign(extra)}})
 
 
 def restore_reasoning(messages: list[Message], wire: str) -> list[Message]:
@@ -82,5 +83,5 @@ def _restore(part: Part, wire: str) -> Part:
     if not isinstance(part, Thinking):
         return part
     own = part.extra.get(wire)
-    data = read_signature(own.get("signature")) if isinstance(own, dict) else None
+    data = read_signature(own.get(SIGNED[wire])) if isinstance(own, dict) else None
     return part if data is None else Thinking(part.text, data)

@@ -121,6 +121,8 @@ class ReplyTranslator:
         self._held_from: int | None = None
         """Where the first possible call begins, in characters of the text."""
         self._is_released = False
+        self._starts_late = False
+        """A native call began while text before it was held. It and all calls after it follow the text."""
         self._has_refused = False
         self._failure: Failure | None = None
         self._heard: list[Event] = []
@@ -154,11 +156,19 @@ class ReplyTranslator:
         if isinstance(event, _LATER):
             return []
         if isinstance(event, CallStarted):
-            return passed
+            # The client must see the text before the call first. It receives the call as a whole, also without this.
+            self._starts_late = self._starts_late or self._holds_text
+            return [] if self._starts_late else passed
         if self._held_from is not None:
             self._tail += passed
             return []
         return passed
+
+    @property
+    def _holds_text(self) -> bool:
+        """Whether the client has not received all of the text that came."""
+        is_undecided = not self._is_released and self._received > self._passed
+        return self._held_from is not None or is_undecided or self._gate.holds
 
     def _pass_refusal(self, event: RefusalDelta) -> list[Event]:
         """The endpoint says that this text is no answer, so it is not searched for calls."""

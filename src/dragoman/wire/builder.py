@@ -7,6 +7,7 @@ events in order, and ends no call before the whole reply has ended.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec import Struct
@@ -37,7 +38,8 @@ from dragoman.wire.values import half_character, is_same_json, join_halves, writ
 
 _KEY_TYPES = frozenset({int, str, tuple})
 _CUTS = frozenset({"length", "refusal", "error"})
-_CONTROL = "<|"
+_behind_name = re.compile(r"<\|.*|(?:\s{0,4}</[\w:.\-]{1,40}>){1,4}\Z|\(\)\Z", re.DOTALL).search
+"""Matches what hosts leave behind a name: `search<|channel|>commentary` (gpt-oss), `search</arg_value>` (GLM)."""
 # A comparison takes as long as all arguments: more of them would not be linear in the input.
 _MOST_COMPARED = 3
 
@@ -402,7 +404,7 @@ class ReplyBuilder:
     def _begin(self, call: _Call) -> None:
         call.started = True
         said, (call.name, tool) = call.name, self._recognise(call.name)
-        if tool is not None and _CONTROL in said and _CONTROL not in call.name:
+        if tool is not None and _behind_name(said) is not None and _behind_name(call.name) is None:
             call.repairs = (*call.repairs, "trimmed_name")
         # A journal stores ids as UTF-8, which has no lone surrogates.
         is_usable = call.wire_id and call.wire_id not in self._ids and not half_character.search(call.wire_id)
@@ -420,9 +422,8 @@ class ReplyBuilder:
         """Return our name of a tool, in the offered spelling, and the tool if it was offered."""
         ours = self._sent.aliases.name(name)
         tool = self._sent.tools.find(ours) if self._sent.tools is not None else None
-        if tool is None and self._sent.tools is not None and _CONTROL in ours:
-            # Hosts of gpt-oss let the control token behind a name through: `search<|channel|>commentary`.
-            tool = self._sent.tools.find(ours.partition(_CONTROL)[0])
+        if tool is None and self._sent.tools is not None and (behind := _behind_name(ours)) is not None:
+            tool = self._sent.tools.find(ours[: behind.start()])
         return (tool.name, tool) if tool is not None else (ours, None)
 
     # ---- the end ----------------------------------------------------------------------------------------------------

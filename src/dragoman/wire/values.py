@@ -290,6 +290,20 @@ def show(value: Any) -> str:
         return ""
 
 
+def as_words(content: Any) -> str:
+    """Return a content that may only be text. Any other value that a client sends counts as its JSON text."""
+    return content if isinstance(content, str) else "" if content is None else show(content)
+
+
+def as_blocks(content: Any) -> list[JsonObject | str]:
+    """Return the blocks of a content: a text, a block, or a list of them. Any other value is the text of its JSON."""
+    if isinstance(content, list):
+        return [block if isinstance(block, dict | str) else show(block) for block in content if block is not None]
+    if content is None:
+        return []
+    return [content if isinstance(content, str) or (isinstance(content, dict) and "type" in content) else show(content)]
+
+
 def own_of(holder: Any, wire: str) -> JsonObject:
     """Return the data of this wire in the `extra` of a part, a message, an event or a reply."""
     return as_dict(holder.extra.get(wire)) if holder.extra else {}

@@ -169,7 +169,7 @@ def test_a_result_without_any_call_keeps_an_empty_id() -> None:
         ("ok", "ok"),
         (None, ""),
         ([], ""),
-        (7, ""),
+        (7, [Text("7")]),
         ([{"type": "text", "text": "a"}], [Text("a")]),
         (["a"], [Text("a")]),
         (

@@ -318,7 +318,7 @@ def test_results_of_neighbouring_turns_are_one_message_and_words_follow() -> Non
         ({"output": "fine", "error": None}, '{"output":"fine","error":null}', False),
         ({}, "", False),
         (None, "", False),
-        ("text", "", False),
+        ("text", "text", False),
     ],
 )
 def test_responses(response: Any, content: str, is_error: bool) -> None:

@@ -35,9 +35,9 @@ from dragoman.wire.options import OptionTable, add_own, is_count, report_format,
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.schemas import compile_schema
 from dragoman.wire.values import (
+    as_blocks,
     as_count,
     as_dict,
-    as_list,
     as_text,
     describe,
     dicts,
@@ -352,9 +352,7 @@ def _write_contents(content: list[Text | Image | File], losses: list[Loss]) -> l
 
 def read_contents(content: Any) -> list[Text | Image | File]:
     """The parts of a content that holds neither calls nor results, whatever form it has."""
-    if isinstance(content, str):
-        return [Text(content)]
-    return [read_plain(block) for block in as_list(content) if isinstance(block, dict | str)]
+    return [read_plain(block) for block in as_blocks(content)]
 
 
 def read_plain(block: JsonObject | str) -> Text | Image | File:

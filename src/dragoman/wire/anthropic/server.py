@@ -46,7 +46,7 @@ from dragoman.wire.anthropic.parts import (
     write_usage,
 )
 from dragoman.wire.event_order import describe_broken, describe_invalid
-from dragoman.wire.values import as_dict, as_list, as_text, dicts, find_stop_sequence, write
+from dragoman.wire.values import as_blocks, as_dict, as_list, as_text, dicts, find_stop_sequence, write
 from dragoman.wire.writer import StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ class ConversationReader:
         }
         for entry in entries:
             role, content = entry.get("role"), entry.get("content")
-            blocks = [content] if isinstance(content, str) else as_list(content)
+            blocks = as_blocks(content)
             if role == "assistant":
                 self._read_assistant(blocks)
             elif role == "system":

@@ -468,7 +468,8 @@ def _read_response(response: JsonObject) -> tuple[str, bool]:
 def read_result(given: JsonObject) -> ToolResult:
     """A result, as a client sends it. `call_id` is empty where the client gave none."""
     body = camel(as_dict(given.get("functionResponse")))
-    response = as_dict(body.get("response"))
+    output = body.get("response")
+    response = {} if output is None else output if isinstance(output, dict) else {"output": output}
     text, is_error = _read_response(response)
     result = ToolResult(as_text(body.get("id")), as_text(body.get("name")), text, is_error)
     media = [_read_inside(part) for entry in dicts(body.get("parts")) if _is_media(part := camel(entry))]

@@ -36,7 +36,7 @@ from dragoman.wire.failures import status_of
 from dragoman.wire.ollama.client import OPTIONS, finish_of, write_call
 from dragoman.wire.openai_chat.parts import read_call
 from dragoman.wire.options import add_own, keep_unknown
-from dragoman.wire.values import as_dict, as_list, as_text, describe, dicts, join_thinking
+from dragoman.wire.values import as_dict, as_list, as_text, as_words, describe, dicts, join_thinking
 from dragoman.wire.writer import StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class MessageReader:
             identity, name = call.id, call.name
         parts = _read_parts(entry)
         images = any(isinstance(part, Image) for part in parts)
-        content: Any = parts if images else as_text(entry.get("content"))
+        content: Any = parts if images else as_words(entry.get("content"))
         result = ToolResult(identity, name, content, extra=_own(entry))
         if self._messages and self._messages[-1].role == "tool":
             self._messages[-1].parts.append(result)
@@ -111,7 +111,7 @@ def _answers(call: ToolCall | InvalidCall, identity: str, name: str) -> bool:
 
 
 def _read_parts(entry: JsonObject) -> list[Part]:
-    text = Text(as_text(entry.get("content")))
+    text = Text(as_words(entry.get("content")))
     images = [
         Image(None, data, find_base64_type(data)) for data in as_list(entry.get("images")) if isinstance(data, str)
     ]

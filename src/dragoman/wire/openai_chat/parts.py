@@ -26,6 +26,7 @@ from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.media import NO_CONTENT, omit, settle, spell_out, type_of
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import (
+    as_blocks,
     as_count,
     as_dict,
     as_list,
@@ -289,9 +290,7 @@ def _write_media(part: Image | File, wire: str, own: JsonObject) -> JsonObject:
 
 def read_content(content: Any, wire: str) -> list[Part]:
     """The parts of a message's content, whatever form it has."""
-    if isinstance(content, str):
-        return [Text(content)]
-    return [read_block(block, wire) for block in as_list(content) if isinstance(block, dict | str)]
+    return [read_block(block, wire) for block in as_blocks(content)]
 
 
 def read_block(block: JsonObject | str, wire: str) -> Part:

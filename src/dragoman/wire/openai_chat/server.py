@@ -51,6 +51,7 @@ from dragoman.wire.openai_chat.parts import (
 )
 from dragoman.wire.options import SAMPLING, Choice, OptionTable, add_own, keep_unknown, write_choice
 from dragoman.wire.values import (
+    as_blocks,
     as_dict,
     as_list,
     as_text,
@@ -145,9 +146,11 @@ class MessageReader:
     def _read_answer(self, content: Any) -> list[Part]:
         if isinstance(content, str):
             return [Text(content)] if content else []
-        return [part for block in dicts(content) for part in self._read_answer_block(block)]
+        return [part for block in as_blocks(content) for part in self._read_answer_block(block)]
 
-    def _read_answer_block(self, block: JsonObject) -> list[Part]:
+    def _read_answer_block(self, block: JsonObject | str) -> list[Part]:
+        if isinstance(block, str):
+            return [Text(block)]
         if block.get("type") == "thinking":
             text, own = read_thinking_block(block)
             return [Thinking(text, {self._wire: own})]

@@ -429,7 +429,8 @@ class ResponseWriter(StreamWriter[JsonObject]):
         self._emit("response.reasoning_summary_part.done", **place, part=part)
         shown = {"id": item.id, "summary": [part]}
         if self._whole and own:
-            return write_reasoning({"id": item.id, **own})
+            # The data of another wire hold no text.
+            return write_reasoning({**({"id": item.id} if own.keys() & {"summary", "content"} else shown), **own})
         return write_reasoning(seal(own, shown) if own else shown)
 
     # ---- calls and media --------------------------------------------------------------------------------------------
