@@ -119,6 +119,10 @@ def test_the_reason_of_a_hook_is_always_text(reason: Any, text: str) -> None:
 ODD_CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "messages that are no list": ("before_model", lambda request: replace(request, messages=None)),
     "messages that are texts": ("before_model", lambda request: replace(request, messages=["hi"])),
+    "a message whose parts are texts": (
+        "before_model",
+        lambda request: replace(request, messages=[dragoman.Message("user", ["hi"])]),  # type: ignore[list-item]
+    ),
     "tools that are no list": ("before_model", lambda request: replace(request, tools=None)),
     "options that are no mapping": ("before_model", lambda request: replace(request, options=None)),
     "no message": ("after_model", lambda reply: replace(reply, message=None)),
@@ -143,6 +147,8 @@ def test_a_changed_request_or_reply_that_is_none_ends_the_run(case: str) -> None
 ODD_COMPACTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "no messages": lambda messages: Compaction(None),  # type: ignore[arg-type]
     "messages that are texts": lambda messages: Compaction(["hi"]),  # type: ignore[list-item]
+    "parts that are texts": lambda messages: Compaction([dragoman.Message("user", ["hi"])]),  # type: ignore[list-item]
+    "an unknown role": lambda messages: Compaction([dragoman.Message("boss", "hi")]),  # type: ignore[arg-type]
     "no losses": lambda messages: Compaction(messages, None),  # type: ignore[arg-type]
     "calls without results": lambda messages: Compaction([each for each in messages if each.role != "tool"]),
     "results without calls": lambda messages: Compaction([each for each in messages if each.role != "assistant"]),

@@ -353,6 +353,14 @@ def test_messages_from_before_the_start_reach_the_model() -> None:
     assert "in French" in [message.text for message in result.messages]
 
 
+def test_a_message_that_is_none_is_refused_before_the_start() -> None:
+    """The run would begin, hold its journal and fail then, so that nothing could resume it."""
+    run = agent(["done"]).start("hi")
+    with pytest.raises(ConfigError, match="not a task: 42"):
+        run.steer(42)
+    assert wait(run.result()).outcome.kind == "answered"
+
+
 @pytest.mark.parametrize("when", ["while the run ends", "after the end"])
 def test_a_message_that_comes_too_late_is_reported(when: str) -> None:
     async def script() -> Any:

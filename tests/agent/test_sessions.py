@@ -20,7 +20,7 @@ from dragoman.agent.records import encode
 from dragoman.agent.resume import read_header
 from dragoman.errors import ConfigError
 from dragoman.journal import MemoryJournal, SqliteJournal
-from dragoman.journal.journal import Entry
+from dragoman.journal.journal import Entry, JournalUnreachable
 from dragoman.testing import Answer, ScriptedModel, call, calls
 from dragoman.types import Message, ToolResult
 
@@ -359,7 +359,70 @@ def test_a_run_that_is_left_between_two_commands_has_its_last_reply(caplog: pyte
     assert wait(script(is_lost=False)) == ["run", "reply"]
     assert caplog.messages == []
     assert wait(script(is_lost=True)) == ["run"]
-    assert "its last reply is not stored" in caplog.text
+    assert "its last records are not stored" in caplog.text
+
+
+class GatedJournal(MemoryJournal):
+    """A journal that stores a result only after the gate was opened, or refuses it."""
+
+    def __init__(self, refusal: Exception | None = None) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.refusal = refusal
+
+    async def append(self, run_id: str, entries: Any, *, token: int) -> None:
+        if any(entry.kind == "finished" for entry in entries):
+            await self.gate.wait()
+            if self.refusal is not None:
+                raise self.refusal
+        await super().append(run_id, entries, token=token)
+
+
+@pytest.mark.parametrize("refusal", [None, JournalUnreachable("the database is away")])
+def test_a_command_ends_before_its_result_is_stored_and_the_model_gets_it_afterwards(refusal: Exception | None) -> None:
+    async def script() -> None:
+        journal = GatedJournal(refusal)
+        model = ScriptedModel([call("look"), "done"])
+        made = Agent(model.endpoint(), [look], journal=journal, connection=Connection(transport=model))
+        run = made.start("hi", run_id="run_a")
+        assert await run.advance()
+        assert await run.advance()
+        assert [record.kind for record in await journal.read("run_a")] == ["run", "reply", "started"]
+        asking = asyncio.create_task(run.advance())
+        await asyncio.wait([asking], timeout=0)
+        assert len(model.requests) == 1
+        journal.gate.set()
+        if refusal is None:
+            assert await asking
+            assert [record.kind for record in await journal.read("run_a")][3:] == ["finished"]
+            assert len(model.requests) == 2
+        else:
+            with pytest.raises(JournalUnreachable):
+                await asking
+            assert len(model.requests) == 1
+
+    wait(script())
+
+
+def test_the_results_of_calls_at_the_same_time_are_stored_before_the_next_request() -> None:
+    @dragoman.tool(parallel_safe=True)
+    def peek(name: str) -> str:
+        """Look at one thing."""
+        return name
+
+    async def script() -> None:
+        journal = GatedJournal()
+        model = ScriptedModel([calls(call("peek", name="a"), call("peek", name="b")), "done"])
+        made = Agent(model.endpoint(), [peek], journal=journal, connection=Connection(transport=model))
+        run = made.start("hi", run_id="run_a")
+        assert await run.advance()
+        assert await run.advance()
+        journal.gate.set()
+        assert await run.advance()
+        kinds = [record.kind for record in await journal.read("run_a")]
+        assert kinds == ["run", "reply", "started", "started", "finished", "finished"]
+
+    wait(script())
 
 
 class BrokenBudget:

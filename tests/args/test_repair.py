@@ -132,6 +132,10 @@ def test_an_object_that_was_cut_is_an_error_unless_the_call_is_complete(value: d
         ("half_quoted_key", '{"name: "find"}', {"name": "find"}),
         ("quote_tokens", '{"city": <|"|>Oslo, "N"<|"|>}', {"city": 'Oslo, "N"'}),
         ("joined_strings", '{"text": ("one " "two")}', {"text": "one two"}),
+        ("wide_punctuation", '{"city"："Paris"，"days"：3}', {"city": "Paris", "days": 3}),
+        ("wide_punctuation", '{"time"："date：3，5", "x"："▁a"}', {"time": "date：3，5", "x": "▁a"}),
+        ("wide_punctuation", '{"say"："\\"x\\"，\\"y：3"}', {"say": '"x"，"y：3'}),
+        ("unusual_blanks", '{▁"city":▁"▁Paris：3"Ċ}', {"city": "▁Paris：3"}),
     ],
 )
 def test_every_rule_by_name(rule: str, text: str, value: Any) -> None:

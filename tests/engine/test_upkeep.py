@@ -77,6 +77,37 @@ def test_a_run_that_is_cancelled_when_its_worker_has_just_died_gets_an_end(
     asyncio.run(scenario())
 
 
+def test_a_cancelled_run_with_a_damaged_journal_keeps_no_other_from_its_end(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dragoman.engine.upkeep._THOROUGH_SECONDS", 0.1)
+
+    async def scenario() -> None:
+        url = postgres.new_database()
+        async with serving(url) as (engine, _):
+            runs = [await engine.submit("assistant", "pay rent") for _ in range(2)]
+            for run_id in runs:
+                assert (await engine.wait(run_id)).state == "waiting"
+            with connect(url) as connection:
+                # As if both had been cancelled by a process that could not write the journal.
+                connection.execute("UPDATE dbos.workflow_status SET status = 'CANCELLED'")
+                connection.execute(
+                    "SET session_replication_role = replica"
+                )  # the triggers keep the records as they are
+                connection.execute(
+                    "UPDATE dragoman.records SET checksum = 'x' WHERE number = 1 AND run ="
+                    " (SELECT id FROM dragoman.runs WHERE run_id = %s)",
+                    (runs[0],),
+                )
+                connection.execute("UPDATE dragoman.runs SET token = token + 1")
+            while not (await engine.journal.run(runs[1])).ended:
+                await asyncio.sleep(0.05)
+
+    asyncio.run(scenario())
+    said = [record.message for record in caplog.records if "cannot be ended" in record.message]
+    assert len(said) == 1
+
+
 def test_a_run_continues_although_who_answered_it_was_killed(postgres: PostgresServer) -> None:
     """The answer was stored, and the lease never released: workers looked only at runs without a holder."""
 
@@ -101,8 +132,14 @@ def test_a_run_continues_although_who_answered_it_was_killed(postgres: PostgresS
     asyncio.run(scenario())
 
 
-def test_a_request_that_has_expired_is_asked_again(postgres: PostgresServer) -> None:
+@pytest.mark.parametrize("fails", [False, True], ids=["", "after a look that failed"])
+def test_a_request_that_has_expired_is_asked_again(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
     """Nobody could answer it, and nothing resumed the run of a worker: it waited for ever."""
+
+    def find_nothing(*_: object) -> dict[str, float]:
+        raise psycopg.OperationalError("the server closed the connection")
 
     async def scenario() -> None:
         url = postgres.new_database()
@@ -117,9 +154,14 @@ def test_a_request_that_has_expired_is_asked_again(postgres: PostgresServer) -> 
                 engine._executor,
                 engine.worker,
                 engine._digests,
+                clock=iter([0.0, 0.0, 20.0, 20.0]).__next__,
                 wall=lambda: time.time() + 120.0,
             )
             with connect(url) as connection:
+                if fails:
+                    with monkeypatch.context() as patch, pytest.raises(psycopg.OperationalError):
+                        patch.setattr("dragoman.engine.upkeep.find_expiries", find_nothing)
+                        await asyncio.to_thread(upkeep.look, connection)
                 await asyncio.to_thread(upkeep.look, connection)
             while (now := await list_requests(engine.journal)) and now[0].id == before.id:
                 await asyncio.sleep(0.02)

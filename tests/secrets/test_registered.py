@@ -18,6 +18,7 @@ from tests.tables import each_row
 
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.secrets import Scrubber, Secrets, known_secrets, scrub, worth_hiding
+from dragoman.secrets.fields import is_secret_variable
 from dragoman.secrets.registered import needles
 
 VALUES = {
@@ -168,3 +169,26 @@ def test_the_secrets_of_a_configuration() -> None:
 def test_forms_are_long_enough_not_to_occur_by_chance() -> None:
     assert all(len(form) >= 8 for form in needles(draw(8)))
     assert codecs.encode("abcdefgh", "rot13") not in needles("abcdefgh")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("OPENAI_API_KEY", True),
+        ("PGPASSWORD", True),
+        ("DB_PASS", True),
+        ("AUTHORIZATION", True),
+        ("BASIC_AUTH", True),
+        ("SSH_AUTH_SOCK", False),
+        ("GIT_AUTHOR_NAME", False),
+        ("GIT_AUTHOR_EMAIL", False),
+        ("PACKAGE_AUTHORS", False),
+        ("TOX_TESTENV_PASSENV", False),
+        ("SSH_PASSTHROUGH", False),
+        ("BYPASS_CACHE", False),
+        ("COMPASS_HOME", False),
+        ("PASSIVE_MODE", False),
+    ],
+)
+def test_the_name_of_a_variable_says_whether_its_value_is_secret(name: str, is_secret: bool) -> None:
+    assert is_secret_variable(name) is is_secret

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -265,3 +266,25 @@ def test_a_broken_call_keeps_its_place_and_its_words() -> None:
     events = stream.feed(chunk(piece(0, "i", "a", '{"x": "ha')) + DONE)
     (broken,) = [event for event in events if isinstance(event, CallBroken)]
     assert (broken.index, broken.name, broken.raw, broken.wire_id) == (0, "a", '{"x": "ha', "i")
+
+
+def test_the_work_for_calls_without_an_index_grows_with_their_number() -> None:
+    def count_lines(number: int) -> int:
+        body = b"".join(chunk(piece(None, f"c{place}", "a", '{"x": 1}')) for place in range(number)) + DONE
+        lines = 0
+
+        def trace(frame: Any, event: str, argument: Any) -> Any:
+            nonlocal lines
+            lines += event == "line"
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            reply = read(body)
+        finally:
+            sys.settrace(before)
+        assert len(reply.calls) == number
+        return lines
+
+    assert count_lines(400) < 5 * count_lines(100)

@@ -46,6 +46,8 @@ def read(*pieces: bytes) -> list[tuple[str, bool]]:
         (b'{"a":1}\n\ndata: [DONE]\n\n', [('{"a":1}', True), ("[DONE]", True)]),
         (b'{"a":1}\n: comment\n\ndata: \xe4\xb8\x96\n\n', [('{"a":1}', True), ("世", True)]),
         (b'error: {"code":400}\n\n', [('{"code":400}', True)]),
+        (b'\n \xef\xbb\xbf{"a":1}', [('{"a":1}', True)]),
+        (b'\xef\xbb\xbf \xef\xbb\xbf\xef\xbb\xbfdata: {"a":1}\n\n', [('{"a":1}', True)]),
     ],
 )
 def test_what_a_stream_holds_however_it_is_split(stream: bytes, events: list[tuple[str, bool]]) -> None:

@@ -48,6 +48,7 @@ from dragoman.agent.protocol import (
     Steered,
     Stopped,
 )
+from dragoman.agent.records import check_readable
 from dragoman.agent.redaction import EventRedactor
 from dragoman.agent.result import RunResult
 from dragoman.agent.settings import Connection
@@ -644,6 +645,7 @@ class Driver:
                 async with asyncio.timeout(self.left()):
                     made = await made
             made = check_compaction(made, command.messages)
+            check_readable(made, "it returned a compaction that is none")
         except Exception as problem:  # The developer's code failed; trimming needs no other code.
             self.report_bug("the compactor", problem)
             self.note("compactor_failed", f"{type(problem).__name__}: {problem}")

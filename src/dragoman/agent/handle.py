@@ -146,7 +146,8 @@ class Run(Generic[AnswerT]):
         self.answer_tool: Tool | None = None
         """The tool that receives the structured answer, after the start of the run."""
         self._has_begun = False
-        self._words: list[Any] = []
+        self._early: list[Message] = []
+        """The messages of the user from before the start."""
         self._cancelled: str | None = None
         self._events: deque[RunEvent] = deque()
         self.tap: Callable[[RunEvent], None] | None = None
@@ -200,8 +201,8 @@ class Run(Generic[AnswerT]):
         self._driver = driver
         self.answer_tool = driver.machine.config.answer
         driver.prepare(commands, started)
-        for words in self._words:
-            self.steer(words)
+        for message in self._early:
+            driver.steer(message)
         if self._cancelled is not None:
             driver.cancel(self._cancelled)
         return driver
@@ -222,12 +223,13 @@ class Run(Generic[AnswerT]):
 
         A message after the last request is in the problems of the result, as `unheard`.
         """
+        messages = read_task(words)
         if self._result is not None:
-            _note_unheard(self._result, read_task(words))
+            _note_unheard(self._result, messages)
         elif self._driver is None:
-            self._words.append(words)
+            self._early += messages
         else:
-            for message in read_task(words):
+            for message in messages:
                 self._driver.steer(message)
 
     def cancel(self, reason: str = "") -> None:

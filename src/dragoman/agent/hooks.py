@@ -22,11 +22,10 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
-from dragoman.agent.records import decode, encode, is_kept
+from dragoman.agent.records import check_readable, is_kept
 from dragoman.errors import ConfigError
 from dragoman.tools import Retry
 from dragoman.types import Message, Reply, Request, Tool, ToolCall
@@ -173,17 +172,17 @@ def change_request(before: Request, given: Any) -> Request:
     options: object = given.options
     if not isinstance(options, Mapping):
         raise TypeError("before_model returned a request whose options are not a mapping")
+    known = set(map(id, before.messages))
+    for message in given.messages:
+        if id(message) not in known:
+            check_readable(message, "before_model returned a message that is none")
     return given
 
 
 def change_reply(before: Reply, given: Any) -> Reply:
     if not isinstance(given, Reply):
         raise TypeError(f"after_model must return a Reply, Stop or None, not {type(given).__name__}")
-    try:
-        # The journal has to read it again.
-        decode(encode(given), Reply)
-    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as problem:
-        raise TypeError(f"after_model returned a reply that is none: {problem}") from problem
+    check_readable(given, "after_model returned a reply that is none")
     return given
 
 

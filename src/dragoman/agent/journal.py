@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
 
-from dragoman.agent.protocol import Cancelled, Input, Replied
+from dragoman.agent.protocol import Cancelled, Input, Replied, ToolAnswered
 from dragoman.agent.records import Ended, Started, count_common, encode, is_cancellation, kind_of, note_secrets
 from dragoman.agent.result import RunResult
 from dragoman.journal.journal import Entry, Journal, JournalError, RunBusy, UnknownRun
@@ -22,7 +23,8 @@ class RunJournal:
     """Writes the records of one run into a journal.
 
     The record of a reply is held back until the next record, which is usually that of the tool that the reply asks for:
-    both then share a commit. `flush` writes it at once.
+    both then share a commit. The record of a result is written while the run goes on, until something may follow from
+    it: an engine records its step at the same time. `flush` waits for both.
     """
 
     def __init__(
@@ -35,13 +37,15 @@ class RunJournal:
         self._sink = sink
         self._delivering: tuple[str, ...] = ()
         self._held: list[Entry] = []
+        self._writes: list[asyncio.Task[None]] = []
+        """The writes of results that nobody has waited for yet."""
 
     def carry(self, call_ids: tuple[str, ...]) -> None:
         """Note that the next request sends the results of these calls to the model for the first time."""
         self._delivering = call_ids
 
     async def record(self, told: Input) -> None:
-        """Store an input before the machine receives it. A reply may be stored later: see `flush`."""
+        """Store an input before the machine receives it. A reply or a result may be stored later: see `flush`."""
         kind, call_id = kind_of(told)
         entries: list[Entry] = []
         calls: tuple[str, ...] = ()
@@ -53,13 +57,20 @@ class RunJournal:
         entries.append(Entry(kind, encode(told), call_id, calls))
         if isinstance(told, Replied):
             self._held += entries
+        elif isinstance(told, ToolAnswered):
+            self._writes.append(asyncio.create_task(self._write(*entries)))
         else:
             await self._append(*entries)
 
     async def flush(self) -> None:
-        """Store the reply that is held back. Call this before whatever does not begin with a record of its own."""
+        """Store the reply that is held back, and wait until all results are stored.
+
+        Call this before whatever does not begin with a record of its own.
+        """
         if self._held:
             await self._append()
+        else:
+            await self._settle()
 
     async def start(self, call: ToolCall, at: float, request: str = "") -> None:
         """Store that a call is about to run and uses its approval. The record is on disk before the call runs."""
@@ -91,11 +102,29 @@ class RunJournal:
         try:
             await self.flush()
         except JournalError as lost:
-            _log.warning("%s: its last reply is not stored, and who continues it asks again: %s", self._run_id, lost)
+            _log.warning(
+                "%s: its last records are not stored, so who continues it does not know them: %s", self._run_id, lost
+            )
         finally:
             await self._journal.release(self._run_id, token=self._token)
 
     async def _append(self, *entries: Entry) -> None:
+        # If a result could not be stored, nothing that follows from it may be stored.
+        await self._settle()
+        await self._write(*entries)
+
+    async def _settle(self) -> None:
+        """Wait until all results are stored. Raises the error of the first one that is not."""
+        if not self._writes:
+            return
+        # A cancellation of this task cancels no write.
+        await asyncio.wait(self._writes)
+        writes, self._writes = self._writes, []
+        failures = [failure for each in writes if (failure := each.exception()) is not None]
+        if failures:
+            raise failures[0]
+
+    async def _write(self, *entries: Entry) -> None:
         held, self._held = self._held, []
         whole = [*held, *entries]
         noted = [msgspec.structs.replace(each, body=note_secrets(each.body, self._sink)) for each in whole]

@@ -155,13 +155,24 @@ def decode(body: bytes, kind: Any = Input) -> Any:
         return msgspec.convert(json.loads(body), kind)  # noqa: TID251
 
 
+_UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
+
+
 def is_kept(value: Any) -> bool:
     """Whether a record keeps a value as it is: JSON has no form for it otherwise, or another one."""
     try:
         kept: bool = decode(encode(value), type(value)) == value
-    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError):
+    except _UNREADABLE:
         return False
     return kept
+
+
+def check_readable(value: Any, what: str) -> None:
+    """Raise TypeError if nobody could read a record of this value again."""
+    try:
+        decode(encode(value), type(value))
+    except _UNREADABLE as problem:
+        raise TypeError(f"{what}: {problem}") from problem
 
 
 # The journal stores arguments and texts as they were, also the secrets that were registered with the agent. Another

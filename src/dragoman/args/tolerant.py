@@ -427,24 +427,33 @@ def repair(text: str, *, complete: bool = True) -> Repaired:
     return Repaired(value, tuple(rules) or ("unusual_blanks",))
 
 
-_ODD_COLON = re.compile(r"""(?<=[^\\]["”}\]\del])\s*([：，])(?=\s*["“{\[\dtfn-])""")
-_ODD_BLANK = re.compile(r"""(?<=[:,{\[}\]"])[▁ĠĊ]+|[▁ĠĊ]+(?=[{}\[\]:,"])|\A[▁ĠĊ]+|[▁ĠĊ]+\Z""")
+_QUOTED = r"""(?P<quoted>"(?:[^"\\]|\\.)*+\\?(?:"|\Z)|“[^”]*+(?:”|\Z)|'(?:[^'\\\n]|\\.)*+')"""
+_ODD_COLON = re.compile(rf"""{_QUOTED}|(?<=[^\\]["”}}\]\del])\s*([：，])(?=\s*["“{{\[\dtfn-])""", re.DOTALL)
+_ODD_BLANK = re.compile(rf"""{_QUOTED}|(?<=[:,{{\[}}\]"])[▁ĠĊ]+|[▁ĠĊ]+(?=[{{}}\[\]:,"])|\A[▁ĠĊ]+|[▁ĠĊ]+\Z""", re.DOTALL)
 """Matches what tokenizers write for a blank and a newline."""
 
 
 def _repair_structure(text: str, complete: bool) -> Repaired | None:
     """Read a value with the colons and commas of East Asia, or the blanks of a tokenizer, between its parts."""
     rules: dict[str, None] = {}
-    plain, blanks = _ODD_BLANK.subn(" ", text)
-    plain, colons = _ODD_COLON.subn(lambda found: ":" if found[1] == "：" else ",", plain)
-    if not blanks and not colons:
+    found: dict[str, None] = {}
+
+    def replace(match: re.Match[str]) -> str:
+        # The same characters in a string are a part of it.
+        if match["quoted"] is not None:
+            return match["quoted"]
+        mark = match[2] if match.re is _ODD_COLON else ""
+        found["wide_punctuation" if mark else "unusual_blanks"] = None
+        return {"：": ":", "，": ","}.get(mark, " ")
+
+    plain = _ODD_COLON.sub(replace, _ODD_BLANK.sub(replace, text))
+    if not found:
         return None
     try:
         value = _read(plain, complete, rules)
     except Unreadable:
         return None
-    found = ["unusual_blanks"] * bool(blanks) + ["wide_punctuation"] * bool(colons)
-    return Repaired(value, tuple(dict.fromkeys((*found, *rules))))
+    return Repaired(value, tuple(found | rules))
 
 
 def _read(text: str, complete: bool, rules: dict[str, None]) -> Any:

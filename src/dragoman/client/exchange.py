@@ -19,6 +19,7 @@ from dragoman.events import Event, ReplyEnded, ReplyFailed, UsageReported
 from dragoman.secrets.exchanges import RequestRedactor, RequestRedactors
 from dragoman.types import Failure
 from dragoman.wire.codec import Codec, Prepared, ReplyStream, read_streamed
+from dragoman.wire.framing import may_precede_content, skip_to_content
 from dragoman.wire.registry import ROWS
 from dragoman.wire.values import BROKEN, parse, parse_frame
 
@@ -129,7 +130,6 @@ _VAGUE = frozenset({"", "text/plain", "application/octet-stream", "binary/octet-
 _ENDS = frozenset({"content-length", "transfer-encoding"})
 _MOST_OF_AN_ERROR = 1024 * 1024
 _QUOTED = 200
-_BLANKS = b" \t\r\n\xef\xbb\xbf"
 
 Pull = Callable[[], Awaitable[bytes | None]]
 
@@ -203,15 +203,11 @@ class AnswerReader(Struct, eq=False):
         """Detect one JSON object or frames, if the server did not declare the type."""
         head = b""
         try:
-            while not head.lstrip(_BLANKS):
-                piece = await self.pull()
-                if piece is None:
-                    break
-                # Any number of blanks may come before the content. The last two bytes may begin a byte order mark.
-                head = head[-2:] + piece
+            while may_precede_content(head) and (piece := await self.pull()) is not None:
+                head = skip_to_content(head + piece)
         except TransportFault as fault:
             return fail_reply(from_fault(fault))
-        if self.whole or (head.lstrip(_BLANKS)[:1] in (b"{", b"<") and not ROWS[self.codec.name].streams_objects):
+        if self.whole or (head[:1] in (b"{", b"<") and not ROWS[self.codec.name].streams_objects):
             return await self._read_whole(head)
         return await self._open_stream(head)
 

@@ -198,9 +198,15 @@ class Executor:
         deadline = time.monotonic() + GRACE_SECONDS
         while self.busy and time.monotonic() < deadline:
             await asyncio.sleep(_DRAIN_SECONDS)
+        if self.loop is not None:
+            # The writes that `flush` waits for belong to that loop.
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._flush_idle(), self.loop))
+
+    async def _flush_idle(self) -> None:
+        """Store what the journal of each run holds back that executes no command."""
         for run_id, run in list(self.live.items()):
             if not self._turn(run_id).locked():
-                # A run that another worker has, or that cannot be stored, is continued without its last reply.
+                # A run that another worker has, or that cannot be stored, is continued without its last records.
                 with contextlib.suppress(JournalError):
                     await run.flush()
 

@@ -623,7 +623,7 @@ class Extractor:
         self._held: list[Event] = []
         self._reply: Reply | None = None
         self._is_recovered = False
-        self._unread = ""
+        self._unread: list[str] = []
         """Text of a whole reply that the parser gets at the end."""
         self.extraction = Extraction()
 
@@ -666,7 +666,7 @@ class Extractor:
             if type(event) is TextDelta:
                 self._wire.append(event)
                 self._texts.append(event.text)
-                self._unread += event.text
+                self._unread.append(event.text)
             else:
                 self.feed(event)
 
@@ -687,8 +687,8 @@ class Extractor:
         self._texts.append(text)
         if self._parser is None:
             self._parser = self._open_parser()
-        events = self._parser.feed(self._unread + text if self._unread else text)
-        self._unread = ""
+        events = self._parser.feed("".join([*self._unread, text]) if self._unread else text)
+        self._unread = []
         self._events += events
         return events
 
@@ -721,7 +721,7 @@ class Extractor:
         """Return the rest: calls are judged when the whole reply is known. `result` has the extraction."""
         if self._parser is None and self._unread:
             self._parser = self._open_parser()
-        events = self._parser.close(self._unread) if self._parser is not None else []
+        events = self._parser.close("".join(self._unread)) if self._parser is not None else []
         self._events += events
         self._reply = fold(self._wire)
         received = receive(self._reply, self.settings.book.tools) if self._wire else ParsedResponse()

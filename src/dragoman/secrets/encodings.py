@@ -35,8 +35,10 @@ _CHARACTERS: Final = frozenset({"brace", "four", "eight", "entity", "number"})
 """Escapes of whole characters; the others may be bytes of one."""
 _CONTROLS: Final = "\x00-\x08\x0e-\x1f\x7f-\x9f"
 _NAMED: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+# A pattern that begins with a set of characters is found several times as fast as alternatives.
 _HAS_ESCAPE = re.compile(
-    rf"\\[uUxe0-3\"'/&<>\n\r]|\^\[|&[#alqgsnzZ]|%[0-9a-fA-F]{{2}}|=[0-9A-F\r\n]|[{_CONTROLS}]"
+    rf"[\\^&%={_CONTROLS}](?:(?<=\\)[uUxe0-3\"'/&<>\n\r]|(?<=\^)\[|(?<=&)[#alqgsnzZ]|(?<=%)[0-9a-fA-F]{{2}}"
+    rf"|(?<==)[0-9A-F\r\n]|(?<=[{_CONTROLS}]))"
 ).search
 # The beginning of an escape at the end of a text: what it is depends on what follows.
 _UNFINISHED = re.compile(

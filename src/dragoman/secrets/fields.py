@@ -488,7 +488,10 @@ def is_credential(value: str) -> bool:
 # Names of environment variables, headers and query parameters. They are judged more generously than fields: only
 # variables with a value that is worth hiding are registered, and a false hit costs a redacted word.
 
-_NAMES_A_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE).search
+# Not `GIT_AUTHOR_NAME`, `TOX_TESTENV_PASSENV` or `BYPASS_CACHE`.
+_NAMES_A_SECRET = re.compile(
+    r"KEY|TOKEN|SECRET|(?<!BY)(?<!COM)PASS(?!ENV|IVE|THROUGH)|CREDENTIAL|AUTH(?!ORS?(?:_|\Z))", re.IGNORECASE
+).search
 _NAMES_NO_SECRET = re.compile(
     r"_FILE\Z|_PATH\Z|_DIR\Z|_SOCK\Z|_URL\Z|_HOST\Z|_ID\Z|PUBLIC|KEYBOARD|KEYMAP", re.IGNORECASE
 ).search

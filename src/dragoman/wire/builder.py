@@ -103,6 +103,7 @@ class ReplyBuilder:
         self._events: list[Event] = []
         self._calls: list[_Call] = []
         self._keys: dict[Any, _Call] = {}
+        self._by_id: dict[str, _Call] = {}  # the last call with each id of the server
         self._head = 0
         self._made = 0
         self._ids: set[str] = set(self._sent.aliases.ids.values())
@@ -230,7 +231,7 @@ class ReplyBuilder:
         label = name if isinstance(name, str) and name else None
         call = self._find(key, identity, label, arguments)
         if identity and call.wire_id is None:
-            call.wire_id = identity
+            self._identify(call, identity)
         if label:
             self._name(call, label)
         if isinstance(extra, dict) and extra:
@@ -281,7 +282,8 @@ class ReplyBuilder:
         if self.ended:
             return
         call = self._add_call(object())
-        call.wire_id = id if isinstance(id, str) and id else None
+        if isinstance(id, str) and id:
+            self._identify(call, id)
         call.name = name if isinstance(name, str) else ""
         if isinstance(extra, dict) and extra:
             call.extra.update(extra)
@@ -300,6 +302,11 @@ class ReplyBuilder:
     @property
     def has_calls(self) -> bool:
         return bool(self._calls)
+
+    def _identify(self, call: _Call, identity: str) -> None:
+        call.wire_id = identity
+        if identity not in self._by_id or self._by_id[identity].index < call.index:
+            self._by_id[identity] = call
 
     def _find(self, key: Any, identity: str | None, label: str | None, arguments: Any) -> _Call:
         if key is None:
@@ -320,10 +327,8 @@ class ReplyBuilder:
         return last
 
     def _find_without_index(self, identity: str | None, label: str | None) -> _Call:
-        if identity:
-            for call in reversed(self._calls):
-                if call.wire_id == identity:
-                    return call
+        if identity and (call := self._by_id.get(identity)) is not None:
+            return call
         last = self._calls[-1] if self._calls else None
         if last is None or last.closed or (identity and last.wire_id) or (label and last.has_arguments):
             return self._add_call(("unnumbered", len(self._calls)))

@@ -270,11 +270,21 @@ def encode_ndjson(value: Any) -> bytes:
 # sometimes sent as events. The first characters tell which form it is. Either way a frame comes out as the event that
 # server-sent events would have given.
 
-_BLANKS = b" \t\r\n"
+_before_content = re.compile(rb"(?:[ \t\r\n]++|%b)*+" % codecs.BOM_UTF8).match
 # What may stand before the next text of a list, or of a row of texts.
 _between = re.compile(r"[ \t\r\n,\[]*").match
 # The first characters of `data`, `event`, `error`, `id`, `retry` and of a comment.
 _FIELD_STARTS = "deir:"
+
+
+def skip_to_content(data: bytes) -> bytes:
+    """Return the beginning of a body without blanks and byte order marks, which mean nothing in any form."""
+    return data[_before_content(data).end() :]  # type: ignore[union-attr]
+
+
+def may_precede_content(head: bytes) -> bool:
+    """Whether what is left of the beginning of a body may be half of a byte order mark, or is nothing at all."""
+    return codecs.BOM_UTF8.startswith(head)
 
 
 class StreamDecoder:
@@ -289,9 +299,8 @@ class StreamDecoder:
     def feed(self, piece: bytes, /) -> list[SseEvent | SseBroken | Line | LineBroken]:
         if self._chosen is not None:
             return self._chosen.feed(piece)
-        # A byte order mark and blank lines in front mean nothing in any form.
-        head = self._head = (self._head + piece).removeprefix(codecs.BOM_UTF8).lstrip(_BLANKS)
-        if codecs.BOM_UTF8.startswith(head):
+        head = self._head = skip_to_content(self._head + piece)
+        if may_precede_content(head):
             return []
         self._chosen = self._choose(head)
         return self._chosen.feed(head) if self._chosen is not None else []

@@ -92,6 +92,16 @@ def test_a_stream_whose_chunks_hold_everything_so_far_is_its_deltas() -> None:
     assert read(both({"content": "hel"}, "hel"), both({"content": "lo"}, "hello"), last).text == "hello"
 
 
+def test_pieces_of_a_call_behind_an_empty_message_are_one_call() -> None:
+    def delta(*pieces: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return {"choices": [{"delta": {"tool_calls": list(pieces)}, **more}]}
+
+    first = {"choices": [{"delta": {}, "message": {"role": "assistant", "content": ""}}]}
+    begun = delta({"index": 0, "id": "c1", "function": {"name": "weather", "arguments": '{"city": '}})
+    ended = delta({"index": 0, "function": {"arguments": '"Paris"}'}}, finish_reason="tool_calls")
+    assert calls(read(first, begun, ended, b"[DONE]")) == ONE
+
+
 def test_usage_in_the_field_of_groq() -> None:
     counts = {"prompt_tokens": 3, "completion_tokens": 5}
     end = {"choices": [{"delta": {}, "finish_reason": "stop"}], "x_groq": {"id": "r", "usage": counts}}

@@ -455,14 +455,14 @@ class ChatReader(SseReader):
         self._sent = sent
         self._field = ""  # where the open part of reasoning comes from
         self._details = Details()
-        self._opaque = ""
+        self._opaque: list[str] = []
         self._counts: JsonObject = {}
         self._refusing = False
         self._reasoning: list[str] = []
         self._answered = False
         self._whole = False
         self._has_deltas = False
-        self._in_message = False  # a stream gave a whole message
+        self._in_message = False  # the choice of this chunk is a whole message
         self._is_finished = False
         self._repeats = False
         self._annotations: list[Any] = []
@@ -501,7 +501,7 @@ class ChatReader(SseReader):
         """Take a report of the usage over. A count that a later report leaves out stands."""
         if not isinstance(usage, dict) or not usage:
             return
-        self._counts = usage if self._counts.keys() <= usage.keys() else {**self._counts, **usage}
+        self._counts.update(usage)
         counted = read_usage(self._counts)
         if counted is not None:
             self._builder.usage(counted)
@@ -540,7 +540,7 @@ class ChatReader(SseReader):
         if self._whole:
             return as_dict(message) or as_dict(delta)
         if isinstance(delta, dict) and delta:
-            self._has_deltas = True
+            self._has_deltas, self._in_message = True, False
             return delta
         if self._has_deltas or not isinstance(message, dict):
             return {}
@@ -612,7 +612,7 @@ class ChatReader(SseReader):
         if field:
             self._field = self._field or field
             self._details.add(message.get("reasoning_details"))
-            self._opaque += as_text(message.get(OPAQUE))
+            self._opaque.append(as_text(message.get(OPAQUE)))
             self._builder.thinking(text)
             if self._quirks.reasoning_as_content:
                 self._reasoning.append(text)
@@ -621,9 +621,9 @@ class ChatReader(SseReader):
         if self._field:
             details = self._details.take()
             named = {"field": self._field, **({"details": details} if details else {})}
-            opaque = {"opaque": self._opaque} if self._opaque else {}
+            opaque = {"opaque": whole} if (whole := "".join(self._opaque)) else {}
             self._builder.end_part("thinking", {**named, **opaque, **(own or {})})
-            self._field = self._opaque = ""
+            self._field, self._opaque = "", []
 
     def _read_calls(self, message: JsonObject) -> None:
         entries = message.get("tool_calls")
