@@ -158,6 +158,7 @@ def test_a_run_from_its_submission_to_its_end(dragoman: Command, shop: Shop, eng
         pass
     cancelled = dragoman("cancel", stalled)
     assert cancelled.out == f"{stalled}: cancelled\n"
+    assert dragoman("submit", "clerk", "stall now", "--id", stalled).err == "", "nothing is wrong with it"
     assert dragoman("logs", stalled, "--follow").code == 0
     with pytest.MonkeyPatch.context() as patch:
         # Whoever is interrupted, or loses the database, has to know which run it was.
@@ -221,7 +222,7 @@ def test_misuse_of_workers_is_told(desk: Desk, dragoman: Command, engine: str, m
         done = dragoman(*words)
         assert (done.code, message in done.err) == (2, True), (words, done.err)
     unreachable = dragoman("status", "--engine", "postgres://me:hunter2hunter2@127.0.0.1:9/none")
-    assert unreachable.code == 2 and "127.0.0.1:9/none" in unreachable.err
+    assert unreachable.code == 4 and "127.0.0.1:9/none" in unreachable.err, "a script may try again"
     absent = dragoman("status", "--engine", engine.replace("tester@", "tester:hunter2hunter2@") + "-absent")
     assert (absent.code, "hint: create it: createdb NAME" in absent.err) == (2, True), absent.err
     with psycopg.connect(engine, autocommit=True) as connection:
