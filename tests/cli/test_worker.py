@@ -70,6 +70,8 @@ def later():
 
 other = make(note)
 other.name = "clerk"
+unnameable = make(note)
+unnameable.name = "nul \\0"
 nothing = 7
 """
 
@@ -210,6 +212,8 @@ def test_misuse_of_workers_is_told(desk: Desk, dragoman: Command, engine: str, m
         (["worker", "missing.py:clerk"], "there is no file missing.py"),
         (["worker", "shop.py:clerk", "shop.py:other"], "two agents are named 'clerk'"),
         (["worker", "shop.py:later", "--rate", "x"], "--rate 'x'"),
+        (["worker", "shop.py:later", "--name", "half \ud83c"], "cannot be the name of a worker"),
+        (["worker", "shop.py:unnameable"], "cannot be the name of a served agent"),
         (["worker", "no_such_module:clerk"], "No module named"),
         (["submit", "clerk", "note a"], "no worker serves an agent named 'clerk'"),
         (["status", "run-x"], "no run 'run-x' was submitted to the database 127.0.0.1"),
