@@ -400,8 +400,11 @@ def test_two_workers_cannot_both_use_an_approval(launcher: Launcher, tmp_path: P
     assert set(kinds) <= {"answered", "RunBusy", "RunLost"}
 
 
-def test_nobody_can_answer_while_the_run_is_going_on(launcher: Launcher, journal: Journal) -> None:
+def test_nobody_can_answer_while_the_run_is_going_on(
+    launcher: Launcher, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     setup = RestartedAgent(launcher, journal)
+    monkeypatch.setattr("dragoman.agent.approvals._PATIENCE_SECONDS", 0.0)
 
     async def scenario() -> None:
         _, pending = await setup.run_until_approval()
@@ -410,6 +413,34 @@ def test_nobody_can_answer_while_the_run_is_going_on(launcher: Launcher, journal
             await setup.answer(pending)
         await journal.release("run_1", token=token)
 
+    wait(scenario())
+
+
+def test_of_two_answers_to_a_run_that_has_just_asked_one_is_accepted(
+    launcher: Launcher, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was refused, with the advice to end the process that held the run."""
+    setup, refused = RestartedAgent(launcher, journal), asyncio.Event()
+
+    async def claim(run_id: str, owner: str = "") -> int:
+        try:
+            return await usual(run_id, owner)
+        except RunBusy:
+            refused.set()
+            raise
+
+    async def scenario() -> None:
+        _, pending = await setup.run_until_approval()
+        token = await journal.claim("run_1")
+        monkeypatch.setattr(journal, "claim", claim)
+        answers = [asyncio.create_task(setup.answer(pending)) for _ in range(2)]
+        await refused.wait()
+        await journal.release("run_1", token=token)
+        ended = await asyncio.gather(*answers, return_exceptions=True)
+        (refusal,) = [each for each in ended if isinstance(each, BaseException)]
+        assert isinstance(refusal, ApprovalRefused) and "ada has already approved" in str(refusal)
+
+    usual = journal.claim
     wait(scenario())
 
 

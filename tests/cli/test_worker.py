@@ -70,6 +70,8 @@ def later():
 
 other = make(note)
 other.name = "clerk"
+unnameable = make(note)
+unnameable.name = "nul \\0"
 nothing = 7
 """
 
@@ -158,6 +160,7 @@ def test_a_run_from_its_submission_to_its_end(dragoman: Command, shop: Shop, eng
         pass
     cancelled = dragoman("cancel", stalled)
     assert cancelled.out == f"{stalled}: cancelled\n"
+    assert dragoman("submit", "clerk", "stall now", "--id", stalled).err == "", "nothing is wrong with it"
     assert dragoman("logs", stalled, "--follow").code == 0
     with pytest.MonkeyPatch.context() as patch:
         # Whoever is interrupted, or loses the database, has to know which run it was.
@@ -209,6 +212,8 @@ def test_misuse_of_workers_is_told(desk: Desk, dragoman: Command, engine: str, m
         (["worker", "missing.py:clerk"], "there is no file missing.py"),
         (["worker", "shop.py:clerk", "shop.py:other"], "two agents are named 'clerk'"),
         (["worker", "shop.py:later", "--rate", "x"], "--rate 'x'"),
+        (["worker", "shop.py:later", "--name", "half \ud83c"], "cannot be the name of a worker"),
+        (["worker", "shop.py:unnameable"], "cannot be the name of a served agent"),
         (["worker", "no_such_module:clerk"], "No module named"),
         (["submit", "clerk", "note a"], "no worker serves an agent named 'clerk'"),
         (["status", "run-x"], "no run 'run-x' was submitted to the database 127.0.0.1"),
@@ -221,7 +226,7 @@ def test_misuse_of_workers_is_told(desk: Desk, dragoman: Command, engine: str, m
         done = dragoman(*words)
         assert (done.code, message in done.err) == (2, True), (words, done.err)
     unreachable = dragoman("status", "--engine", "postgres://me:hunter2hunter2@127.0.0.1:9/none")
-    assert unreachable.code == 2 and "127.0.0.1:9/none" in unreachable.err
+    assert unreachable.code == 4 and "127.0.0.1:9/none" in unreachable.err, "a script may try again"
     absent = dragoman("status", "--engine", engine.replace("tester@", "tester:hunter2hunter2@") + "-absent")
     assert (absent.code, "hint: create it: createdb NAME" in absent.err) == (2, True), absent.err
     with psycopg.connect(engine, autocommit=True) as connection:

@@ -24,6 +24,7 @@ from tests.server.processes import Answer, Running
 
 from dragoman.client.rate_limit import Slot
 from dragoman.errors import ConfigError
+from dragoman.journal import JournalFailed
 from dragoman.providers import Fact, MemoryFacts
 from dragoman.server import ledger as ledgers
 from dragoman.server import shared
@@ -330,12 +331,14 @@ def test_replicas_have_one_secret_and_an_unusable_database_is_an_error(postgres:
     plain = open_sharing(ServerSettings(shared=url.replace("tester@", "plain@")), {})
     assert plain.secret == first.secret, "only the first start creates tables"
     rows: list[tuple[dict[str, Any], str]] = [
-        ({"shared": "postgres://tester:hunter2@127.0.0.1:9/none"}, "127.0.0.1:9/none cannot be used"),
+        ({"shared": "postgres://tester:hunter2@127.0.0.1:9/none"}, "127.0.0.1:9/none cannot be reached"),
         ({"shared": url + "missing"}, "does not exist"),
+        ({"shared": postgres.new_database().replace("tester@", "plain@")}, "permission denied"),
         ({"shared": "redis://there"}, "not the address of a Postgres database"),
         ({"shared_env": "NOWHERE"}, "NOWHERE has no value"),
     ]
     for fields, said in rows:
-        with pytest.raises(ConfigError, match=said) as caught:
+        with pytest.raises((ConfigError, JournalFailed), match=said) as caught:
             open_sharing(ServerSettings(**fields), {})
         assert "hunter2" not in str(caught.value)
+        assert ("CREATE" in caught.value.next_step) == (said == "permission denied")

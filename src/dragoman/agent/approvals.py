@@ -25,7 +25,7 @@ from dragoman.agent.resume import read_header
 from dragoman.args import load
 from dragoman.errors import DragomanError, did_you_mean
 from dragoman.extraction.trust import find_doubt
-from dragoman.journal.journal import Entry, Journal, JournalDamaged, Record, UnknownRun
+from dragoman.journal.journal import Entry, Journal, JournalDamaged, Record, RunBusy, UnknownRun
 from dragoman.policy import Rules
 from dragoman.types import JsonObject, Operand, Tool, ToolCall
 
@@ -325,6 +325,11 @@ async def find_answer(journal: Journal, run_id: str, request_id: str) -> Approva
     return None
 
 
+_PATIENCE_SECONDS = 2.0
+_PAUSE_SECONDS = 0.05
+"""Another answer, or the run that has just asked, holds the run for a moment."""
+
+
 async def answer_request(
     journal: Journal,
     request_id: str,
@@ -338,10 +343,24 @@ async def answer_request(
     """Append an answer to the run of its request. The run is claimed meanwhile, so only one answer is the first.
 
     `digest` is the one of the request that the person saw. The answer is refused if the request has another. With
-    `run_id`, no other run is read.
+    `run_id`, no other run is read. If another process holds the run, it has two seconds to release it.
     """
     now = time.time() if now is None else now
-    pending = await find_request(journal, request_id, run_id=run_id)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        pending = await find_request(journal, request_id, run_id=run_id)
+        try:
+            return await _answer(journal, pending, approval, now, by, digest)
+        except RunBusy:
+            if time.monotonic() > deadline:
+                raise
+        run_id = pending.run_id
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _answer(
+    journal: Journal, pending: ApprovalRequest, approval: Approval, now: float, by: str, digest: str
+) -> ApprovalRequest:
     # A run that uses an answer is held by its process, so this comes before the claim too.
     _check_answerable(pending, digest)
     token = await journal.claim(pending.run_id, "an approval")

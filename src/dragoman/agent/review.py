@@ -99,8 +99,6 @@ class SubmittedAnswer(Struct, frozen=True):
     """`approved`, `denied` or `answered`; empty if it was refused."""
     refusal: str = ""
     hint: str = ""
-    is_busy: bool = False
-    """Whether it was refused because another process holds the run, which may be over in a moment."""
     audit_error: str = ""
     """Why the audit log has no record of it."""
     pending_ids: tuple[str, ...] = ()
@@ -132,12 +130,9 @@ async def submit_answers(
 
 
 async def submit_answer(
-    journal: Journal, audit: AuditLog, request: ApprovalRequest, approval: Approval, by: str, *, patient: bool = False
+    journal: Journal, audit: AuditLog, request: ApprovalRequest, approval: Approval, by: str
 ) -> SubmittedAnswer:
-    """Answer a request as it was shown, and record in the audit log what became of it.
-
-    A `patient` caller tries again if another process holds the run, so that is not a refusal yet.
-    """
+    """Answer a request as it was shown, and record in the audit log what became of it."""
     fields: dict[str, Any] = {
         "request": request.id,
         "tool": request.tool,
@@ -151,10 +146,8 @@ async def submit_answer(
             journal, request.id, approval, now=now, by=by, digest=request.digest, run_id=request.run_id
         )
     except (ApprovalRefused, RunBusy, RunOver) as error:
-        is_busy = isinstance(error, RunBusy)
-        is_final = not (is_busy and patient)
-        said = _record(audit, "approval_ignored", request, fields | {"reason": str(error)}) if is_final else ""
-        return SubmittedAnswer(request, refusal=str(error), hint=error.next_step, is_busy=is_busy, audit_error=said)
+        said = _record(audit, "approval_ignored", request, fields | {"reason": str(error)})
+        return SubmittedAnswer(request, refusal=str(error), hint=error.next_step, audit_error=said)
     verdict = state_of(answered, now)
     fields |= {
         "verdict": verdict,

@@ -272,7 +272,9 @@ def _run(arguments: list[str]) -> int:
         ended = app(args=arguments, prog_name="dragoman", standalone_mode=False)
     except DragomanError as error:
         _print_error(str(error), error.command_hint)
-        return NO_ANSWER if isinstance(error, TransportError) else USAGE_ERROR
+        from dragoman.journal.journal import JournalUnreachable
+
+        return NO_ANSWER if isinstance(error, TransportError | JournalUnreachable) else USAGE_ERROR
     except typer.TyperException as error:
         message = error.format_message().rstrip(".").replace(": Value error, ", ": ")
         path = getattr(getattr(error, "ctx", None), "command_path", "dragoman")

@@ -63,6 +63,7 @@ Exit codes:
   0    every task has an answer
   1    a run failed, or ended with another outcome
   2    usage error
+  4    the database cannot be reached: try again
   5    a run waits for approval: answer with `dragoman approvals`, then start the batch again
   130  interrupted by Ctrl-C; 143 by SIGTERM
 """

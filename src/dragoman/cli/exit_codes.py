@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 FATAL = 1
 USAGE_ERROR = 2
 NO_ANSWER = 4
-"""An endpoint does not answer, or a run failed that may succeed the next time."""
+"""An endpoint or a database does not answer, or a run failed that may succeed the next time."""
 EXIT_CODES: dict[Category, int] = {"success": 0, "fatal": FATAL, "capacity": 3, "retryable": NO_ANSWER, "waiting": 5}
 SIGNAL_BASE = 128
 """Added to the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""

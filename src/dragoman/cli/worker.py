@@ -145,6 +145,8 @@ def install_log(level: int) -> None:
         log.handlers[:] = [handler]
         log.setLevel(level)
         log.propagate = False
+    # It warns if a cancelled run is submitted again, which changes nothing.
+    logging.getLogger("dbos").setLevel(logging.ERROR)
 
 
 class _LineFormatter(logging.Formatter):

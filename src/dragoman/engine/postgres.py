@@ -38,7 +38,7 @@ from dragoman.engine.upkeep import (
 )
 from dragoman.engine.workers import Heartbeat, WorkerStatus, connect, find_workers, has_engine
 from dragoman.errors import ConfigError, DragomanError, did_you_mean
-from dragoman.journal.journal import UnknownRun
+from dragoman.journal.journal import UnknownRun, check_name
 from dragoman.journal.postgres import IDLE_SECONDS, WAIT_SECONDS, PostgresJournal, Retry, describe_url, explain, is_away
 
 if TYPE_CHECKING:
@@ -201,7 +201,9 @@ class PostgresEngine:
         # DBOS knows only this spelling.
         self._dbos_url = url.replace("postgres://", "postgresql://", 1)
         self._journal = PostgresJournal(url, lease_seconds=lease_seconds)
-        self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+        self.worker = (
+            check_name("worker", worker) if worker else f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+        )
         self._concurrency = concurrency
         self._rate = rate
         self._own_client: DBOSClient | None = None
@@ -412,7 +414,8 @@ class PostgresEngine:
     async def work(self, agents: Mapping[str, Agent[Any]], stop: asyncio.Event) -> None:
         if self._executor is not None:
             raise ConfigError("this process is already a worker", hint="start another process")
-        for agent in agents.values():
+        for name, agent in agents.items():
+            check_name("served agent", name)
             await agent.load_tools()
         self._executor = Executor(self._journal, agents)
         self._digests = digests = {name: digest_tools(agent) for name, agent in agents.items()}

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.journal.postgres import ADVISORY_LOCK, describe_url
+from dragoman.journal.postgres import ADVISORY_LOCK, describe_url, explain
 from dragoman.providers import Fact, Facts
 from dragoman.providers.endpoint import read_quirks
 from dragoman.providers.provider import from_mapping
@@ -122,7 +122,7 @@ class PostgresBackend:
         self._connection: psycopg.Connection[Any] | None = None
 
     def open(self) -> bytes:
-        """Create the tables. Return the secret of all processes. Raises a ConfigError if the database is away.
+        """Create the tables. Return the secret of all processes. Raises a JournalFailed for an unusable database.
 
         No connection is open afterwards: a process that forks must not have one.
         """
@@ -138,9 +138,7 @@ class PostgresBackend:
                 connection.execute("INSERT INTO secret (content) VALUES (%s) ON CONFLICT DO NOTHING", (made,))
                 row = connection.execute("SELECT content FROM secret").fetchone()
         except psycopg.Error as error:
-            why = (error.diag.message_primary or str(error).partition("\n")[0] or type(error).__name__)[:200]
-            hint = "start the database, or check the address in `shared`"
-            raise ConfigError(f"the database {self.place} cannot be used: {why}", hint=hint) from None
+            raise explain(error, self.place) from None
         finally:
             self.close()
         assert row is not None
@@ -446,8 +444,8 @@ class Sharing(Struct, frozen=True):
 def open_sharing(settings: ServerSettings, environment: Mapping[str, str]) -> Sharing:
     """Open the database of the settings; without one, the file that the processes of this machine share.
 
-    Raises a ConfigError if the database cannot be used. No thread and no connection is open afterwards, so that the
-    process may fork.
+    Raises a ConfigError or a JournalFailed if the database cannot be used. No thread and no connection is open
+    afterwards, so that the process may fork.
     """
     address = settings.shared
     if settings.shared_env and not (address := environment.get(settings.shared_env, "")):

@@ -30,9 +30,6 @@ log = logging.getLogger("dragoman.server")
 
 _MOST_REMEMBERED = 4096
 _MOST_WATCHERS = 128
-_ATTEMPTS = 40
-_SECONDS_BETWEEN_ATTEMPTS = 0.05
-"""A run is held for a moment by whoever answers first. The second one waits for that, to be told who it was."""
 _QUESTION_TOOL = "ask_user"
 
 Choice = Literal["approve", "deny", "answer"]
@@ -118,21 +115,17 @@ class PendingRequests:
 
     async def answer(self, request_id: str, digest: str, approval: Approval, by: str) -> Outcome:
         """Answer a request whose digest the person has seen. The first answer counts, and only for this digest."""
-        for attempt in range(_ATTEMPTS):
-            request = await self._find_unshown(request_id)
-            if request is None:
-                return await self.explain(request_id)
-            shown = replace(request, digest=digest)
-            is_last = attempt == _ATTEMPTS - 1
-            done = await submit_answer(self._journal, self._audit, shown, approval, by, patient=not is_last)
-            if not done.is_busy or is_last:
-                break
-            await asyncio.sleep(_SECONDS_BETWEEN_ATTEMPTS)
+        request = await self._find_unshown(request_id)
+        if request is None:
+            return await self.explain(request_id)
+        shown = replace(request, digest=digest)
+        done = await submit_answer(self._journal, self._audit, shown, approval, by)
         self._tell()
         if done.audit_error:
             log.error("the audit log has no record of %s: %s", request_id, done.audit_error)
         if done.refusal:
-            return Outcome(409, done.refusal, await self.find(request_id))
+            found = await self.find(request_id)
+            return Outcome(409, done.refusal, found) if found is not None else await self.explain(request_id)
         # Told by what was written, because the run may go on and use the answer at any moment.
         lost = "; the audit log has no record of it" if done.audit_error else ""
         return Outcome(200, f"{done.verdict} by {by}{lost}", await self._describe(done.request))
