@@ -107,6 +107,17 @@ READ = {
         "<|close|>call<|sep|><|close|>toolsmessage<|sep|>",
         "missing_marker",
     ),
+    "escapes of Markdown": (
+        f"<tool\\_call>\n{ENVELOPE}\n</tool\\_call>".replace("find_ship", "find\\_ship"),
+        "bad_escape",
+    ),
+    "blanks of a tokenizer": (f"<tool_call>Ċ{ENVELOPE}Ċ</tool_call>".replace(" ", "Ġ"), "unusual_blanks"),
+    "typographic quotes in tags": (
+        "<invoke name=“find_ship”>\n<parameter name=“port”>Ystad</parameter>\n<parameter name=“days”>3</parameter>\n"
+        "</invoke>",
+        "smart_quotes",
+    ),
+    "an opener twice": (f"```tool_call```tool_call\nFirst the list:\n{ENVELOPE}\n```", "surrounding_text"),
     "lines of arguments": (
         "```tool\nTOOL_NAME: find_ship\nBEGIN_ARG: port\nYstad\nEND_ARG\nBEGIN_ARG: days\n3\nEND_ARG\n```",
         "",
@@ -218,6 +229,28 @@ def test_tags_and_tokens_that_end_nothing_leave_the_text_of_a_call() -> None:
         assert not found.text.strip(), text
     for text in ("GLM stops at <|user|> or <|observation|>, not at </tool_call>.", "See </tool_call>"):
         assert whole_and_streamed(text).text == text
+
+
+def test_a_label_in_brackets_is_no_tag_that_is_never_closed() -> None:
+    """A stream took it for the first tag of a call, and gave up at the end of that tag."""
+    (call,) = whole_and_streamed('[Tool Call: read_log(path="a")]\n' + "The list follows. " * 30).calls
+    assert (call.name, call.arguments) == ("read_log", {"path": "a"})
+
+
+def test_a_mark_is_read_directly_behind_another_call() -> None:
+    other = '### TOOL_CALL_START ###\n{"name": "read_log", "arguments": {"path": "a"}}\n### TOOL_CALL_END ###'
+    for between in ("", " ", "\n\n"):
+        found = whole_and_streamed(f"[TOOL_CALLS] [{ENVELOPE}]{between}{other}")
+        assert [(call.name, call.arguments) for call in found.calls] == [
+            ("find_ship", ARGUMENTS),
+            ("read_log", {"path": "a"}),
+        ], between
+
+
+def test_a_mark_with_a_blank_inside_is_reported_however_it_is_streamed() -> None:
+    found = whole_and_streamed(f"`\nTOOL_CALLBLOCK >>\n{ENVELOPE}")
+    assert not found.calls
+    assert found.suspects
 
 
 def test_a_value_without_quotes_may_contain_a_comma() -> None:

@@ -718,7 +718,7 @@ class Extractor:
         return self._reply if self._reply is not None else fold(self._wire)
 
     def close(self) -> list[Event]:
-        """Return the rest: calls are judged when the whole reply is known. `result` has the extraction."""
+        """Return the rest: calls are judged when the whole reply is known. `extraction` has the verdict."""
         if self._parser is None and self._unread:
             self._parser = self._open_parser()
         events = self._parser.close("".join(self._unread)) if self._parser is not None else []

@@ -491,14 +491,12 @@ class Parser(Cursor):
             # A complete text shows with one search that the opener is not repeated.
             is_single = self.final and self.text.find(marker, end, end + BLANK_LIMIT + len(marker)) < 0
             last = at if is_single else self._find_repeated(marker, at)
-            if last is None:
+            entries = None if last is None else self._choose_at(marker, at, last)
+            if last is None or entries is None:
                 self._release(tile_start)
                 self._scan_from = at
+                self._at_gate = is_word(marker)  # only a gate finds it again
                 return False
-            entries = self._choose(marker, last)
-            # No call counts inside thinking, so the parser does not track lines there.
-            if self._lane.closer is None:
-                entries = self._limit_to_line(entries, marker, at)
             if entries:
                 self._release(tile_start)
                 self._try(entries, tile_start, last, marker)
@@ -518,20 +516,29 @@ class Parser(Cursor):
         self._after_call = False
         return True
 
-    def _limit_to_line(self, entries: Sequence[Entry], marker: str, at: int) -> Sequence[Entry]:
-        """Keep the entries that may read a marker at its place in the line. At its start, it may be improvised."""
+    def _choose_at(self, marker: str, at: int, last: int) -> Sequence[Entry] | None:
+        """Return the entries that may read a marker at its place in the line. At its start, it may be improvised.
+
+        The marker may be repeated: then `last` is its last place, where the entries begin. None: more text is needed.
+        """
+        entries = self._choose(marker, last)
+        if self._lane.closer is not None:
+            return entries  # no call counts inside thinking, so the parser does not track lines there
         improvised = self._plan.improvised if len(marker) > 1 else None
         if improvised is None and all([entry.place != "line" for entry in entries]):
             return entries
         if not self._begins_line(at):
             return [entry for entry in entries if entry.place != "line"]
-        # If the text is complete, the reader is asked after the others failed, because its answer is expensive.
-        if improvised is None or not ((entries and self.final) or self._may_improvise(improvised, at)):
+        if improvised is None:
             return entries
-        return (*entries, improvised)
+        # If the text is complete, the reader is asked after the others failed, because its answer is expensive.
+        begins = bool(entries and self.final) or self._may_improvise(improvised, last)
+        if begins is None:
+            return None
+        return (*entries, improvised) if begins else entries
 
-    def _may_improvise(self, improvised: Entry, at: int) -> bool:
-        return self.tools is None or improvised.begins(self, at) is not False
+    def _may_improvise(self, improvised: Entry, at: int) -> bool | None:
+        return self.tools is None or improvised.begins(self, at)
 
     def _find_repeated(self, marker: str, at: int) -> int | None:
         """Return the last of several equal openers in a row; None if more text is needed. The others are residue."""

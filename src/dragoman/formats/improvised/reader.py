@@ -231,6 +231,9 @@ class ImprovisedReader:
             if source is None:
                 return None
             name = self._find_name(source.text, source.inner(at), final=final, is_first=is_first)
+            if name is None and not final and text.startswith("[", at) and source.text is not text:
+                # Only the end of the text shows whether a word in square brackets is closed as a tag is.
+                name = self._find_name(text, at, final=False, is_first=is_first)
         except _More:
             return None
         if name is None:
@@ -623,7 +626,8 @@ class ImprovisedReader:
 def _take_mark(text: str, head: Head, *, final: bool) -> bool:
     """Move over a line that is nothing but the mark of a call."""
     position = head.position
-    if text[max(0, position - _LONGEST_LABEL) : position].rpartition("\n")[2].strip():
+    # A stream does not keep what is before the walk: a line, or a call that ends on this one.
+    if text[max(head.start, position - _LONGEST_LABEL) : position].rpartition("\n")[2].strip():
         return False
     if not final and len(text) - position < LONGEST_MARK and "\n" not in text[position:]:
         raise _More

@@ -32,6 +32,14 @@ _STRAIGHT = str.maketrans("“”„", '"""')
 _tokenized = re.compile(r"<[\w:|\-]{1,40}>[▁ĠĊ]").match
 _piece = re.compile(r"[▁ĠĊ]")
 """Matches what tokenizers write for a blank and for the end of a line."""
+_REPAIRS: dict[re.Pattern[str] | None, str] = {
+    _entity: "decoded_entities",
+    _escape: "double_encoded",
+    _curly_tag: "smart_quotes",
+    _markdown: "bad_escape",
+    _piece: "unusual_blanks",
+}
+"""The repair of a call in a text in which such a pattern was replaced, also in the arguments."""
 _WINDOW = 300
 _MOST_SQUARE = 8
 Words = tuple[str, ...]
@@ -67,9 +75,8 @@ class PlainSource:
         """Return the repairs of a call that was read here. Keys without quotes belong to the notation with tokens."""
         if self._pattern is _quote_token:
             return [rule for rule in repairs if rule != "bare_key"]
-        if self._pattern is _escape:
-            return [*repairs, "double_encoded"]
-        return repairs if self._pattern is not _entity else [*repairs, "decoded_entities"]
+        named = _REPAIRS.get(self._pattern)
+        return repairs if named is None else [*repairs, named]
 
     def inner(self, outer: int) -> int:
         """Convert an offset in the original that is not inside a replacement."""
