@@ -224,6 +224,22 @@ def test_two_questions_at_once_are_asked_one_after_the_other(monkeypatch: pytest
     assert asyncio.run(ask_both()) == ["red", Approval(True)]
 
 
+def test_a_note_during_a_question_has_a_row_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C at a question: the note comes first, and then the question is cancelled."""
+    desk = Desk(monkeypatch)
+
+    async def interrupt() -> str | None:
+        desk.view.note("ending this run")
+        raise asyncio.CancelledError
+
+    approve, ask = TerminalApprover(desk.view, read_line=interrupt), make_ask_user(desk.view, interrupt)
+    for question in (approve(REQUEST), ask("Which?")):  # type: ignore[arg-type]
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(question)
+    assert desk.text.count("\nnote: ending this run\n") == 2
+    assert "\n\nnote" not in desk.text
+
+
 def test_the_model_asks_a_question_and_a_number_is_one_of_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(monkeypatch, "2\n", "something else\n", None)
     ask = make_ask_user(desk.view, desk.read)

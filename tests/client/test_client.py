@@ -203,6 +203,20 @@ def test_a_status_becomes_a_failure(status: int, body: str, kind: str) -> None:
     assert failure.message
 
 
+def test_an_error_that_is_a_web_page_is_told_without_its_tags() -> None:
+    head = "<!DOCTYPE html><html><head><style>p { color: red }</style><title>Bad&nbsp;gateway</title></head>"
+    for page, message in (
+        (
+            f"{head}<body>\n<!-- 502 --><h1>No upstream</h1>\n<p>a &lt; b</p></body></html>",
+            "Bad gateway No upstream a < b",
+        ),
+        ("<html><style>p { color: red }", "status 502: no message"),
+        ("upstream\n is  down", "upstream is down"),
+    ):
+        failure = failure_of(request_events(always(answer(page.encode(), "502 X"))))
+        assert (failure.kind, failure.message) == ("server_error", message)
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_refused_key_is_named_and_not_shown(status: int) -> None:
     """Fault 19: also when the server repeats the key."""

@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -197,6 +197,14 @@ class ScreenView:
     def restore(self) -> None:
         self._spinner.hide()
         self._end_line()
+
+    async def read_answer(self, read_line: Callable[[], Awaitable[str | None]]) -> str | None:
+        """Read what the user types behind a question. Until Enter, the row of the question is not complete."""
+        self._unfinished_line = self.console.file
+        line = await read_line()
+        if line is not None and line.endswith("\n"):
+            self._unfinished_line = None
+        return line
 
     def _end_line(self) -> None:
         stream, self._unfinished_line = self._unfinished_line, None

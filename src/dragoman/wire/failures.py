@@ -177,7 +177,7 @@ _HINTS: dict[FailureKind, str] = {
     "too_large": "check the address: the size of this answer is not that of a model's reply",
 }
 """Next steps that say more than those of the exception's class."""
-_PROTOCOL_HINTS = {
+PROTOCOL_HINTS = {
     "redirect": "use the address to which the server redirects, or log in to the network if it is a login page",
     "content_type": "check the address: a web page, a proxy or another program answers there, not a model",
     "status_line": "check the address and its port: the program there does not speak HTTP",
@@ -196,7 +196,7 @@ def as_error(failure: Failure) -> DragomanError:
         return ConnectFailed(message, hint=CONNECTION_HINTS.get(failure.code or ""))
     if failure.kind in ("broken_protocol", "too_large"):
         error = ProtocolError(message, raw=failure.body if isinstance(failure.body, str) else "")
-        return _suggest(error, _HINTS.get(failure.kind) or _PROTOCOL_HINTS.get(failure.code))
+        return _suggest(error, _HINTS.get(failure.kind) or PROTOCOL_HINTS.get(failure.code))
     hint = _HINTS.get(failure.kind)
     return _ERRORS[failure.kind](message, status=failure.status, body=failure.body, hint=hint)
 
