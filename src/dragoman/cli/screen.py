@@ -571,7 +571,7 @@ def read_tools(path: str | None) -> Toolset | None:
     """The tools of a Python file, or of a JSON file: a list, one tool, or an object that has the list under `tools`."""
     if path is None:
         return None
-    if path.endswith(".py"):
+    if path.endswith(".py") or ".py:" in path:
         from dragoman.config.tool_sources import load_source  # it would make every command slower
 
         return Toolset.of(load_source(path))

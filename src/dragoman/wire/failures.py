@@ -167,6 +167,7 @@ def status_of(failure: Failure) -> int:
 
 
 CONNECTION_HINTS = {
+    "dns": "check the name of the host in the address, and the network",
     "tls": "check the address; if your company signs certificates itself, name the file of its CA in SSL_CERT_FILE",
     "proxy": "check the proxy in HTTPS_PROXY or HTTP_PROXY, or name the host in NO_PROXY",
 }
