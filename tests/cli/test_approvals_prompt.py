@@ -19,6 +19,7 @@ from dragoman.cli.approval_prompt import CommandApprover, TerminalApprover, make
 from dragoman.cli.render import ScreenView
 from dragoman.cli.screen import summarise
 from dragoman.errors import ConfigError
+from dragoman.events import TextDelta
 from dragoman.extraction.trust import find_doubt
 from dragoman.types import Operand, Provenance, Tool, ToolCall
 
@@ -238,6 +239,15 @@ def test_a_note_during_a_question_has_a_row_of_its_own(monkeypatch: pytest.Monke
             asyncio.run(question)
     assert desk.text.count("\nnote: ending this run\n") == 2
     assert "\n\nnote" not in desk.text
+
+
+def test_text_that_arrives_after_an_interrupt_is_not_shown_behind_its_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(monkeypatch)
+    desk.view.show(TextDelta("one two "))
+    desk.view.end()
+    desk.view.show(TextDelta("three"))
+    desk.view.restore()
+    assert desk.text == "one two \nnote: ending this run; interrupt again to end the program at once\n"
 
 
 def test_the_model_asks_a_question_and_a_number_is_one_of_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
