@@ -338,7 +338,8 @@ OUTCOME_HINTS: dict[OutcomeKind, str] = {
     "blank": "try again, or choose another model",
     "mistake_limit": "a larger model, or --tool-mode text, may call the tools correctly",
     "looping": "the model repeats itself: ask for something smaller, or choose another model",
-    "unauthorized": "check the key and its permissions; `dragoman providers NAME` names its variable",
+    "unauthorized": "check the key and its permissions; give it with --key @FILE, or in the variable that "
+    "`dragoman providers NAME` names",
 }
 
 

@@ -52,12 +52,21 @@ _BY_STATUS: dict[int, FailureKind] = {
     402: "unauthorized",
     403: "unauthorized",
     404: "not_found",
+    405: "not_found",  # the path is for other requests
+    406: "bad_request",
     408: "timed_out",
+    410: "not_found",
+    411: "bad_request",
     413: "context_too_long",
+    414: "bad_request",
+    415: "bad_request",
     422: "bad_request",
     424: "server_error",
     429: "rate_limited",
+    431: "bad_request",
+    451: "refused",
     498: "unauthorized",  # an invalid token
+    501: "not_found",  # the server has no such function
     503: "overloaded",
     504: "timed_out",
     516: "bad_request",  # a server without support for tools
