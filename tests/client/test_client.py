@@ -242,7 +242,7 @@ def test_a_server_that_needs_a_key_is_told_apart_from_one_that_rejects_it() -> N
             endpoint = providers.resolve("custom:m", base_url=f"{server.url}/v1")
             return await listen(Client(endpoint, environment={}))
 
-    assert failure_of(asyncio.run(scenario())).message == "who is there? (no key was given)"
+    assert failure_of(asyncio.run(scenario())).message == "who is there? (key: none was given)"
 
 
 @pytest.mark.parametrize(

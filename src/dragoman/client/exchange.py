@@ -524,9 +524,8 @@ class Attempt(Struct, eq=False):
     def _look(self, event: ReplyFailed) -> ReplyFailed:
         """Store the failure. For a rejected key, add the name of its variable, never its value."""
         failure = self._hide_keys(event.failure)
-        if self._names_key:
-            origin = f"key: {self.auth.source}" if self.auth.source else "no key was given"
-            failure = structs.replace(failure, message=f"{failure.message} ({origin})")
+        if self._names_key and self.auth.source:
+            failure = structs.replace(failure, message=f"{failure.message} (key: {self.auth.source})")
         self._failure = failure
         return ReplyFailed(failure)
 
