@@ -149,9 +149,8 @@ def test_an_interrupted_batch_goes_on_where_it_was(desk: Desk) -> None:
 
 def test_the_note_of_an_interrupt_has_a_row_of_its_own(desk: Desk) -> None:
     write_tasks(desk, [f"note n{each}" for each in range(1000)])
-    model = Model(busy_after=20)
     with (
-        Upstream(ScriptedModel(model, loop=True)) as upstream,
+        Upstream(ScriptedModel(Model(), loop=True)) as upstream,
         desk.at_terminal(*batch(upstream, "--allow", "note")) as terminal,
     ):
         terminal.wait_for(" of 1,000: ")
