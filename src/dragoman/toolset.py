@@ -112,7 +112,8 @@ def _from_object(value: object) -> Tool:
     name = getattr(value, "name", None)
     name = name() if callable(name) else name
     if not isinstance(name, str) or not name:
-        raise InvalidTool(f"not a tool: {_shorten(value)}")
+        hint = "put @dragoman.tool above the function" if callable(value) else None
+        raise InvalidTool(f"not a tool: {_shorten(value)}", hint=hint)
     description = getattr(value, "description", "")
     description = description() if callable(description) else description
     for key in _SCHEMA_KEYS:
@@ -225,9 +226,15 @@ class Toolset:
         """Return a Toolset from any value that `tools=` accepts; None (any name is allowed) stays None."""
         if tools is None or isinstance(tools, Toolset):
             return tools
-        if type(tools) is not list and isinstance(tools, Mapping):
+        if type(tools) is list:
+            return cls(tools)
+        if isinstance(tools, Mapping):
             # One tool instead of a list.
             return cls([tools])
+        if not isinstance(tools, Iterable):
+            raise InvalidTool(
+                f"tools is a list, not {type(tools).__name__}", hint="write tools=[...], also for one tool"
+            )
         return cls(tools)
 
     def find(self, name: str, *, dotted: bool = False) -> Tool | None:

@@ -10,6 +10,7 @@ import base64
 import inspect
 import json
 import logging
+import re
 import tomllib
 import traceback
 from collections.abc import Callable
@@ -22,7 +23,7 @@ import pytest
 from tests.agent.runs import agent
 
 import dragoman
-from dragoman import Agent, Connection, Context, Image, Message, RunFailed, Text, mcp, providers, wire
+from dragoman import Agent, Connection, Context, Image, Message, RunFailed, Text, formats, mcp, providers, wire
 from dragoman.agent.events import ToolEnded
 from dragoman.client.http.addresses import read_address, read_proxies
 from dragoman.client.retry import Retries
@@ -115,6 +116,23 @@ def test_a_single_value_in_the_place_of_a_list_and_a_wrong_type_are_refused() ->
             dragoman.Limits(**given)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="not bytes"):
         dragoman.extract(b"<tool_call>")
+
+
+def test_wrong_arguments_of_the_functions_for_text_are_named() -> None:
+    def plain(city: str) -> str:
+        return city
+
+    rows: list[tuple[Callable[[], object], str, str]] = [
+        (lambda: formats.parse(b"x"), "a text, not bytes", "decode"),  # type: ignore[arg-type]
+        (lambda: formats.parse(None), "a text, not NoneType", "dragoman.extract"),  # type: ignore[arg-type]
+        (lambda: formats.render("x", "hermes"), "not a call: 'x'", "ToolCall"),  # type: ignore[arg-type]
+        (lambda: formats.instructions(plain), "a list, not function", "tools=[...]"),  # type: ignore[arg-type]
+        (lambda: dragoman.extract("x", tools=[plain]), "not a tool", "@dragoman.tool"),
+    ]
+    for wrong, message, hint in rows:
+        with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+            wrong()
+        assert hint in caught.value.next_step, message
 
 
 def test_a_program_may_list_every_call_of_a_run_without_asking_whether_it_ran() -> None:

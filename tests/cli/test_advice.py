@@ -189,6 +189,13 @@ def test_hints_are_about_the_command_line(dragoman: Any, home: Path, plain_port:
         assert not any(word in step for word in ("key=", "Limits(", "Connection(", "journal=", "--resume")), step
 
 
+def test_a_server_that_is_off_gives_the_same_exit_code_with_and_without_a_model(dragoman: Any, home: Path) -> None:
+    address = ("--base-url", "http://127.0.0.1:1")
+    for arguments in (("run", "hi", "-m", "llamacpp:m", *address), ("run", "hi", "-m", "llamacpp", *address)):
+        done = dragoman(*arguments)
+        assert done.code == 4 and "nothing listens" in done.err, done
+
+
 # ---- new options and commands ----------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from dragoman.cli.approval_prompt import CommandApprover, TerminalApprover, make
 from dragoman.cli.render import ScreenView
 from dragoman.cli.screen import summarise
 from dragoman.errors import ConfigError
+from dragoman.events import TextDelta
 from dragoman.extraction.trust import find_doubt
 from dragoman.types import Operand, Provenance, Tool, ToolCall
 
@@ -222,6 +223,31 @@ def test_two_questions_at_once_are_asked_one_after_the_other(monkeypatch: pytest
         return await asyncio.gather(ask("Which?"), approve(REQUEST))
 
     assert asyncio.run(ask_both()) == ["red", Approval(True)]
+
+
+def test_a_note_during_a_question_has_a_row_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C at a question: the note comes first, and then the question is cancelled."""
+    desk = Desk(monkeypatch)
+
+    async def interrupt() -> str | None:
+        desk.view.note("ending this run")
+        raise asyncio.CancelledError
+
+    approve, ask = TerminalApprover(desk.view, read_line=interrupt), make_ask_user(desk.view, interrupt)
+    for question in (approve(REQUEST), ask("Which?")):  # type: ignore[arg-type]
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(question)
+    assert desk.text.count("\nnote: ending this run\n") == 2
+    assert "\n\nnote" not in desk.text
+
+
+def test_text_that_arrives_after_an_interrupt_is_not_shown_behind_its_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(monkeypatch)
+    desk.view.show(TextDelta("one two "))
+    desk.view.end()
+    desk.view.show(TextDelta("three"))
+    desk.view.restore()
+    assert desk.text == "one two \nnote: ending this run; interrupt again to end the program at once\n"
 
 
 def test_the_model_asks_a_question_and_a_number_is_one_of_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,6 +147,19 @@ def test_an_interrupted_batch_goes_on_where_it_was(desk: Desk) -> None:
     assert len(upstream.received) - before <= 80
 
 
+def test_the_note_of_an_interrupt_has_a_row_of_its_own(desk: Desk) -> None:
+    write_tasks(desk, [f"note n{each}" for each in range(1000)])
+    with (
+        Upstream(ScriptedModel(Model(), loop=True)) as upstream,
+        desk.at_terminal(*batch(upstream, "--allow", "note")) as terminal,
+    ):
+        terminal.wait_for(" of 1,000: ")
+        terminal.interrupt()
+        terminal.wait_for("start the same command again to resume")
+        assert terminal.wait() == 130
+    assert any(row.startswith("stopping; ") for row in terminal.screen), terminal.screen
+
+
 def test_runs_that_wait_for_an_approval_are_continued_by_the_next_start(desk: Desk) -> None:
     write_tasks(desk, [{"id": "a", "task": "pay rent"}, {"id": "b", "task": "you"}])
     with Upstream(ScriptedModel(Model(), loop=True)) as upstream:

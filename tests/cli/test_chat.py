@@ -126,6 +126,11 @@ def test_another_model_goes_on_with_the_conversation(desk: Desk) -> None:
         assert texts(upstream, 1) == ["first", "one", "second"]
 
 
+def test_the_tokens_of_a_server_that_reports_none_are_not_shown_as_zero(desk: Desk) -> None:
+    with Upstream(["one"]) as upstream:
+        assert "1 message, no tokens reported, " in desk("chat", *at(upstream), stdin="first\n/usage\n").err
+
+
 def test_what_fails_ends_the_turn_and_not_the_chat(desk: Desk) -> None:
     wrong = Fault("status", status=401, body='{"error": {"message": "no"}}')
     with Upstream([wrong, "ok", wrong]) as upstream:

@@ -130,6 +130,11 @@ def test_an_unknown_name_is_told_with_the_nearest(dragoman) -> None:
         ]
 
 
+def test_a_word_that_begins_no_name_of_a_model_is_an_unknown_provider(dragoman) -> None:
+    assert dragoman("providers", "zzzz").err.startswith("error: unknown provider 'zzzz'\n")
+    assert dragoman("providers", "qwen3").err.startswith("error: unknown model 'qwen3'\n")
+
+
 def test_a_wire_that_it_does_not_speak_is_told(dragoman) -> None:
     done = dragoman("providers", "groq", "--wire", "gemini")
     assert (done.code, done.err.splitlines()[0]) == (2, "error: groq does not have the wire gemini")

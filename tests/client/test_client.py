@@ -211,8 +211,11 @@ def test_the_losses_of_the_preparation_are_reported() -> None:
         (401, '{"error":{"message":"no"}}', "unauthorized"),
         (403, '{"error":{"message":"no"}}', "unauthorized"),
         (404, '{"error":{"message":"no such model"}}', "not_found"),
+        (405, "Method Not Allowed", "not_found"),
+        (415, "", "bad_request"),
         (429, '{"error":{"message":"slow down"}}', "rate_limited"),
         (500, "<html>oops</html>", "server_error"),
+        (501, "<html>Unsupported method</html>", "not_found"),
         (502, "", "server_error"),
         (503, "[1, 2]", "overloaded"),
         (504, '{"x": 1}', "timed_out"),
@@ -223,6 +226,20 @@ def test_a_status_becomes_a_failure(status: int, body: str, kind: str) -> None:
     failure = failure_of(request_events(always(answer(body.encode(), f"{status} X"))))
     assert (failure.kind, failure.status) == (kind, status)
     assert failure.message
+
+
+def test_an_error_that_is_a_web_page_is_told_without_its_tags() -> None:
+    head = "<!DOCTYPE html><html><head><style>p { color: red }</style><title>Bad&nbsp;gateway</title></head>"
+    for page, message in (
+        (
+            f"{head}<body>\n<!-- 502 --><h1>No upstream</h1>\n<p>a &lt; b</p></body></html>",
+            "Bad gateway No upstream a < b",
+        ),
+        ("<html><style>p { color: red }", "status 502: no message"),
+        ("upstream\n is  down", "upstream is down"),
+    ):
+        failure = failure_of(request_events(always(answer(page.encode(), "502 X"))))
+        assert (failure.kind, failure.message) == ("server_error", message)
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -239,6 +256,15 @@ def test_a_refused_key_is_named_and_not_shown(status: int) -> None:
     events = asyncio.run(scenario())
     assert "key: OPENAI_API_KEY" in failure_of(events).message
     assert KEY not in repr(events)
+
+
+def test_a_server_that_needs_a_key_is_told_apart_from_one_that_rejects_it() -> None:
+    async def scenario() -> list[Any]:
+        async with serve(always(answer(b'{"error":{"message":"who is there?"}}', "401 No"))) as server:
+            endpoint = providers.resolve("custom:m", base_url=f"{server.url}/v1")
+            return await listen(Client(endpoint, environment={}))
+
+    assert failure_of(asyncio.run(scenario())).message == "who is there? (key: none was given)"
 
 
 @pytest.mark.parametrize(

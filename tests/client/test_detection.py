@@ -245,6 +245,7 @@ def test_no_other_server_gets_a_key_of_the_environment() -> None:
 FAILURES: list[tuple[Answered, type[Exception], str]] = [
     (TransportFault("unreachable", "no process listens", code="refused"), ConnectFailed, "no server answers at"),
     (TransportFault("insecure", "the certificate is not trusted"), ConnectFailed, "certificate"),
+    (TransportFault("broken_protocol", "not an HTTP/1 answer", code="status_line"), ConnectFailed, "not an HTTP/1"),
     ((404, None), ConfigError, "GET /v1/models: 404"),
     ((200, "<html>Welcome"), ConfigError, "POST /v1/chat/completions: 200"),
     ((405, {"detail": "Method Not Allowed"}), ConfigError, "POST /v1/messages: 405"),

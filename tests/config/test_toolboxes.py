@@ -143,6 +143,20 @@ def test_a_source_that_is_not_there(source: str, words: str) -> None:
     assert words in load_tools([source], [Point("search", search)]).problems[0]
 
 
+def test_a_name_in_a_file_is_one_tool_which_needs_no_mark(write: Write) -> None:
+    path = write("plain.py", "def greet(name: str) -> str:\n    'Greet.'\n    return name\n\ndef other(): ...\n")
+    assert names(load_tools([f"{path}:greet"]).require()) == ["greet"]
+    assert "did you mean 'greet'" in load_tools([f"{path}:great"]).problems[0]
+
+
+def test_the_hint_for_one_bad_source_is_that_of_its_error(write: Write) -> None:
+    bad, empty = write("bad.py", "def broken(:\n"), write("empty.py", "x = 1\n")
+    for sources, hint in (([bad], "fix the code"), ([empty], "@dragoman.tool"), ([bad, empty], "leave them out")):
+        with pytest.raises(ConfigError) as caught:
+            load_tools(map(str, sources)).require()
+        assert hint in caught.value.next_step
+
+
 def test_the_name_of_a_file_without_its_ending_is_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write("weather_file.py", "import dragoman\n")
     monkeypatch.chdir(path.parent)

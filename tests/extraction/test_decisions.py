@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 import dragoman
 from dragoman import extract, wire
+from dragoman.errors import ConfigError
 from dragoman.extraction.responses import find_wire
 from dragoman.types import Message, Reply, Text, ToolCall
 
@@ -101,6 +103,19 @@ def test_json_in_prose_runs_under_compat() -> None:
 def test_no_match_is_an_empty_list_and_never_none() -> None:
     for response in (None, "", {}, [], {"text": None, "tool_calls": None}, {"text": "Hi"}, 5):
         assert extract(response).calls == []
+
+
+def test_a_mapping_that_is_no_reply_is_an_error_that_names_its_keys() -> None:
+    for response in ({"type": "tool_use", "name": "read_file", "input": PATH}, {"data": {"choices": []}}):
+        with pytest.raises(ConfigError, match=f"{next(iter(response))!r}.* is not a reply"):
+            extract(response, tools=[READ])
+
+
+def test_the_single_call_of_an_old_client_counts() -> None:
+    old = {"name": "read_file", "arguments": json.dumps(PATH)}
+    message = {"role": "assistant", "content": None, "function_call": old}
+    (call,) = extract(message, tools=[READ]).calls
+    assert (call.name, call.arguments) == ("read_file", PATH)
 
 
 def test_self_contained_agents_are_never_parsed() -> None:

@@ -59,6 +59,11 @@ def test_a_structure_is_scrubbed_value_by_value() -> None:
     ]
 
 
+def test_bytes_are_scrubbed_and_stay_bytes() -> None:
+    log = b"\xff use " + TOKENS["github"].encode() + b" \xfe"
+    assert scrub(log) == b"\xff use [redacted:github_token] \xfe"
+
+
 def test_the_vault_gives_each_secret_one_placeholder() -> None:
     vault = Vault()
     sink = ModelSink(vault=vault)

@@ -385,13 +385,8 @@ class TerminalApprover:
         was_cut = self._draw(screen, request, limit=_MAX_ARGUMENT_CHARS)
         while True:
             self._draw_menu(request, was_cut=was_cut)
-            try:
-                line = await self._read_line()
-            except BaseException:
-                self._view.console.print()
-                raise
+            line = await self._view.read_answer(self._read_line)
             if line is None:
-                self._view.console.print()
                 return Approval(False, "the terminal was closed", by="default")
             if has_typed_more():
                 discard_typed_input()
@@ -509,9 +504,8 @@ def make_ask_user(view: ScreenView, read_line: Callable[[], Awaitable[str | None
             view.force_line(f"  {number}. {choice}")
         view.console.print("answer> ", end="")
         with shown_keys():
-            line = await read_line()
+            line = await view.read_answer(read_line)
         if line is None:
-            view.console.print()
             return ""
         text = line.strip()
         if text.isdecimal() and 1 <= int(text) <= len(choices):

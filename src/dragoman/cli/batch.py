@@ -318,7 +318,10 @@ class _Progress:
         return f"{done:,} of {self._total:,}: {kinds}{cost}{left}"
 
     def note(self, text: str) -> None:
-        print_line(f"\n{text}" if self._is_live and not self._silent else text, error=True)
+        if self._is_live and not self._silent:
+            # The row of the progress is not complete.
+            print(file=sys.stderr)
+        print_line(text, error=True)
 
     def close(self) -> None:
         if self._is_live and not self._silent and self._outcomes:

@@ -386,6 +386,8 @@ class Conversation:
     def show_usage(self, rest: str) -> None:
         cost = "the price is unknown" if self.cost is None else f"${self.cost:.4f}"
         tokens = f"{self.usage.input_tokens:,} tokens in, {self.usage.output_tokens:,} out"
+        if self.turns and not self.usage.input_tokens + self.usage.output_tokens:
+            tokens = "no tokens reported"
         print_note(f"  {count(self.turns, 'message')}, {tokens}, {cost}")
 
     def retry(self, rest: str) -> None:

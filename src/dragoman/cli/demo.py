@@ -272,9 +272,9 @@ Exit codes:
 """
 
 NO_MODEL = 4
-_TASK = f'"What is 6 * 7?" --tools {__name__}'
+_TASK = f'"What is 6 * 7?" -t {__name__}'
 NEXT_COMMANDS = (
-    (f"run -m local {_TASK}", "the same model and tools; --tools FILE.py takes your own functions"),
+    (f"run -m local {_TASK}", "the same model and tools; -t FILE.py takes your own functions"),
     (f"run -m ollama:qwen3 {_TASK}", "a larger model of Ollama on this machine"),
     (f"run -m openai:gpt-5 {_TASK}", "a model behind a key, in OPENAI_API_KEY"),
     ("providers", "all providers and the variables of their keys"),
@@ -376,8 +376,8 @@ def _draw_introduction(screen: Screen, engine: Engine) -> None:
         ("dragoman", "bold"),
         f" gives a real model real tools. {engine.name} was loaded in {engine.seconds:.1f} s ({threads}).",
     )
-    screen.line("The model is very small. A grammar made from the tools restricts it to correct calls and plain text.")
-    screen.line("Its output is shown unchanged.")
+    screen.line("The model is very small. A grammar made from the tools restricts it to correct")
+    screen.line("calls and plain text. Its output is shown unchanged.")
 
 
 def _draw_conclusion(screen: Screen, answers: list[AnsweredQuestion], question: str, unguided: UnguidedReply) -> None:
@@ -385,7 +385,8 @@ def _draw_conclusion(screen: Screen, answers: list[AnsweredQuestion], question: 
     screen.line((f"== The same model without a grammar: {question}", "bold cyan"))
     screen.block(unguided.text.strip() or "(nothing)", style="dim")
     if not unguided.calls:
-        screen.line("  No call, so the answer is invented: the examples and the grammar make the difference.")
+        screen.line("  No call, so the answer is invented.")
+        screen.line("  Above, examples in the prompt and the grammar led to a call.")
     screen.line()
     with_tool = sum(bool(answer.steps) for answer in answers)
     seconds = sum(answer.seconds for answer in answers)

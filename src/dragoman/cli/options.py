@@ -73,7 +73,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             "--tools",
             "-t",
             metavar="SOURCE",
-            help="Your own tools: file.py, package.module, package.module:name or entry:NAME. May be repeated.",
+            help="Your own tools: file.py, package.module, a name in one of them (file.py:name), or entry:NAME. May be "
+            "repeated.",
             group=_TOOLS,
         ),
     ] = ()

@@ -11,7 +11,7 @@ import typer
 from dragoman.cli.screen import GAP, Screen, Table, read_text, write_json
 from dragoman.errors import ConfigError
 from dragoman.providers import WIRES, Endpoint, Provider, Registry
-from dragoman.providers.provider import OWN
+from dragoman.providers.provider import OWN, UNKNOWN
 from dragoman.providers.registry import changed_quirks, quirk_defaults, quirk_meanings
 
 HELP = """List the known providers, or show one of them.
@@ -150,7 +150,9 @@ def _cells(row: Provider) -> tuple[str, ...]:
 
 
 def _explain(registry: Registry, name: str, wire: str, *, as_json: bool) -> None:
-    known, model = registry.split(name)
+    is_word = not any(sign in name for sign in ":/ ") and registry.profile(name).name == UNKNOWN.name
+    # A word that no family of models begins with was meant as a provider.
+    known, model = (name, "") if is_word and not registry.suggest_model(name) else registry.split(name)
     row = registry.get(known.partition("@")[0])
     if not model:
         if wire and wire not in row.wires:

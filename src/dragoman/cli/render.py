@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -73,6 +73,10 @@ class View(Protocol):
         """Print a message that is not an event of the run."""
         ...
 
+    def end(self) -> None:
+        """Say that the run is ending. The rest of its text is not shown: it would stand behind this message."""
+        ...
+
     def restore(self) -> None:
         """Restore the terminal: no spinner, and the cursor at the beginning of a line."""
         ...
@@ -96,6 +100,9 @@ class JsonView:
         self._out.flush()
 
     def note(self, message: str) -> None:
+        pass
+
+    def end(self) -> None:
         pass
 
     def restore(self) -> None:
@@ -123,6 +130,7 @@ class ScreenView:
         self._spinner = Spinner(lambda: self.console, shown=not quiet)
         self._reply_text: list[str] = []
         self._unfinished_line: IO[str] | None = None
+        self._is_ending = False
         self._escaper = TextEscaper()
         self._running: dict[str, str] = {}
         self._last_line: dict[str, float] = {}
@@ -194,9 +202,21 @@ class ScreenView:
     def note(self, message: str) -> None:
         self.line("note: ", "yellow", (one_line(message, 400), ""))
 
+    def end(self) -> None:
+        self._is_ending = True
+        self.note("ending this run; interrupt again to end the program at once")
+
     def restore(self) -> None:
         self._spinner.hide()
         self._end_line()
+
+    async def read_answer(self, read_line: Callable[[], Awaitable[str | None]]) -> str | None:
+        """Read what the user types behind a question. Until Enter, the row of the question is not complete."""
+        self._unfinished_line = self.console.file
+        line = await read_line()
+        if line is not None and line.endswith("\n"):
+            self._unfinished_line = None
+        return line
 
     def _end_line(self) -> None:
         stream, self._unfinished_line = self._unfinished_line, None
@@ -232,7 +252,7 @@ class ScreenView:
         if not text:
             return
         self._reply_text.append(text)
-        if not self._streams:
+        if not self._streams or self._is_ending:
             return
         self._spinner.hide()
         if self._unfinished_line is self.console.file:

@@ -60,7 +60,7 @@ async def show_run(start: StartRun, view: View) -> FinishedRun:
         # After SIGHUP the terminal may be gone.
         with contextlib.suppress(OSError):
             if not errors:
-                view.note("ending this run; interrupt again to end the program at once")
+                view.end()
 
     run = start(on_event)
     keys = hidden_keys() if isinstance(view, ScreenView) else contextlib.nullcontext()

@@ -21,8 +21,8 @@ import msgspec
 from dragoman.agent.redaction import redact_arguments
 from dragoman.agent.result import OutcomeKind, RunResult
 from dragoman.characters import escape_json, escape_line, escape_message, escape_text, quote_value
-from dragoman.cli.exit_codes import EXIT_CODES, FATAL, SIGNAL_BASE, USAGE_ERROR
-from dragoman.errors import ConfigError, DragomanError
+from dragoman.cli.exit_codes import EXIT_CODES, FATAL, NO_ANSWER, SIGNAL_BASE, USAGE_ERROR
+from dragoman.errors import ConfigError, DragomanError, TransportError
 from dragoman.journal import UnknownRun, UnknownSession
 from dragoman.media import describe_size, measure, read_base64
 from dragoman.secrets import HumanSink, scrub
@@ -338,7 +338,8 @@ OUTCOME_HINTS: dict[OutcomeKind, str] = {
     "blank": "try again, or choose another model",
     "mistake_limit": "a larger model, or --tool-mode text, may call the tools correctly",
     "looping": "the model repeats itself: ask for something smaller, or choose another model",
-    "unauthorized": "check the key and its permissions; `dragoman providers NAME` names its variable",
+    "unauthorized": "check the key and its permissions; give it with --key @FILE, or in the variable that "
+    "`dragoman providers NAME` names",
 }
 
 
@@ -365,6 +366,8 @@ def report_error(error: Exception, environment: Mapping[str, str]) -> int:
     """Print the error that ended a run, and return the exit code. A traceback is printed with DRAGOMAN_DEBUG only."""
     if isinstance(error, DragomanError):
         print_error(str(error), error.command_hint)
+        if isinstance(error, TransportError):
+            return NO_ANSWER
         return USAGE_ERROR if isinstance(error, _USAGE_ERRORS) else FATAL
     if isinstance(error, OSError):
         print_error(*_explain_os_error(error))
@@ -569,7 +572,7 @@ def read_tools(path: str | None) -> Toolset | None:
     """The tools of a Python file, or of a JSON file: a list, one tool, or an object that has the list under `tools`."""
     if path is None:
         return None
-    if path.endswith(".py"):
+    if path.endswith(".py") or ".py:" in path:
         from dragoman.config.tool_sources import load_source  # it would make every command slower
 
         return Toolset.of(load_source(path))

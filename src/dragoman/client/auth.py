@@ -165,7 +165,7 @@ class Auth(Protocol):
 
     @property
     def source(self) -> str:
-        """A description of the origin of the credentials; empty without credentials."""
+        """Where the credentials come from, for the message about rejected ones; empty if the provider has no keys."""
         ...
 
 
@@ -176,7 +176,8 @@ class KeyAuth:
         name = key.name if key is not None else ""
         self._headers = endpoint.headers_for(key.reveal() if key is not None else None, key_name=name)
         self.secrets: tuple[str, ...] = (key.reveal(),) if key is not None else ()
-        self.source = "" if key is None else name or "the argument key="
+        without = "none was given" if endpoint.provider.auth == "optional" else ""
+        self.source = without if key is None else name or "the argument key="
 
     async def sign(self, request: HttpRequest) -> HttpRequest:
         return replace(request, headers={**self._headers, **request.headers})

@@ -37,7 +37,7 @@ from dragoman.providers import Endpoint, Provider, Registry, normalise_base_url
 from dragoman.providers.provider import holes_of, move
 from dragoman.secrets.exchanges import show_address
 from dragoman.types import JsonObject
-from dragoman.wire.failures import CONNECTION_HINTS
+from dragoman.wire.failures import CONNECTION_HINTS, PROTOCOL_HINTS
 
 _TIMEOUTS = Timeouts(connect=3.0, first_byte=5.0, idle=5.0)
 _SECONDS = 20.0
@@ -186,8 +186,10 @@ class _Detection:
             answer = await self._client.send(join_query(url, self._query), body, headers)
         except TransportFault as fault:
             self.tried[name] = fault.code or fault.kind
-            if fault.kind in ("unreachable", "insecure") and not self._statuses:
-                hint = CONNECTION_HINTS.get(fault.code, "start the server, or check the address")
+            is_absent = fault.kind in ("unreachable", "insecure") or fault.code in PROTOCOL_HINTS
+            if is_absent and not self._statuses:
+                hints = PROTOCOL_HINTS if fault.kind == "broken_protocol" else CONNECTION_HINTS
+                hint = hints.get(fault.code, "start the server, or check the address")
                 raise ConnectFailed(f"no server answers at {self.shown}: {fault.message}", hint=hint) from None
             return None
         self.tried[name] = str(answer.status)
@@ -271,7 +273,7 @@ class _Detection:
         raise ConfigError(
             f"the server at {self.shown} is of no known kind: "
             f"it has no list of models and no known path (tried {tried})",
-            hint="check the address; if the server is right, name its model and its wire",
+            hint="check the address; if it is right, name the model (-m), and a wire other than openai_chat (--wire)",
         )
 
     def _sort(self, provider: str, urls: dict[str, str], preferred: str) -> dict[str, str]:

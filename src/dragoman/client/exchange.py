@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from html import unescape
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -253,9 +255,10 @@ class AnswerReader(Struct, eq=False):
         if body is BROKEN:
             body = data.decode("utf-8", "replace")[: 5 * _QUOTED]
         failure = self.codec.decode_failure(status, body, headers)
-        message = failure.message or (body if isinstance(body, str) else "") or "no message"
-        if failure.message != message:
-            message = f"status {status}: {' '.join(message.split())[:_QUOTED]}"
+        message = failure.message
+        if isinstance(body, str) and message in ("", body):
+            message = _read_page(body)[:_QUOTED]
+        message = message or f"status {status}: no message"
         delay = read_delay(headers, self.now)
         return structs.replace(failure, message=message, status=status, retry_after=delay)
 
@@ -275,6 +278,17 @@ class AnswerReader(Struct, eq=False):
         place = self.scrubber.address(headers.get("location", ""))[:_QUOTED] or "nowhere"
         message = f"the server redirects to {place}; redirects are not followed, so that no other server gets the key"
         return Failure("broken_protocol", message, status=status, code="redirect")
+
+
+_UNSEEN = re.compile(r"<(style|script)\b.*?(?:</\1>|\Z)|<!--.*?(?:-->|\Z)", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]*>")
+
+
+def _read_page(text: str) -> str:
+    """The words of an error that is no JSON on one line; those of a web page, such as that of a proxy, without tags."""
+    if text.lstrip().startswith("<"):
+        text = unescape(_TAG.sub(" ", _UNSEEN.sub(" ", text)))
+    return " ".join(text.split())
 
 
 def blame(events: list[Event], fault: TransportFault) -> list[Event]:

@@ -262,7 +262,10 @@ MODEL = Kind("a model such as ollama:qwen3", _model)
 MODELS = Kind("a list of models such as ollama:qwen3", lambda value: tuple(map(_model, _texts(value))), _texts_text)
 TEXTS = Kind("a list of texts", _texts, _texts_text)
 TOOLS = Kind(
-    "a list of file.py, package.module, package.module:name or entry:NAME", _texts, _texts_text, folder_matters=True
+    "a list of file.py, package.module, a name in one of them (file.py:name), or entry:NAME",
+    _texts,
+    _texts_text,
+    folder_matters=True,
 )
 RULES = Kind("a list of rules such as git_* or write(src/**)", _rules, _rules_text)
 BUILTIN = Kind('a list of built-in tools such as read and bash, "all" or "none"', _builtin, _builtin_text)

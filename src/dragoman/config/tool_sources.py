@@ -37,7 +37,6 @@ CASES = "CASES"
 """The list in a file of tools that `dragoman doctor --tools` reads: tasks, and the calls that are right for them."""
 ENTRY = "entry:"
 _Made = TypeVar("_Made")
-_HINT = "name a file.py, package.module, package.module:name, or entry:NAME"
 _AGENT_HINT = "name package.module:agent, file.py:agent, or the name of an entry point of dragoman.agents"
 
 
@@ -46,17 +45,28 @@ class Toolbox(Struct, frozen=True):
 
     tools: list[Tool]
     problems: tuple[str, ...] = ()
+    errors: tuple[DragomanError, ...] = ()
+    """The errors among the problems."""
 
     def require(self) -> list[Tool]:
-        """Return the tools, or raise ConfigError with every problem: for tools that the user named."""
+        """Return the tools, or raise an error with every problem: for tools that the user named."""
+        if len(self.errors) == len(self.problems) == 1:
+            raise self.errors[0]
         if self.problems:
-            raise ConfigError("\n".join(self.problems), hint=_HINT)
+            raise ConfigError("\n".join(self.problems), hint="correct these sources of tools, or leave them out")
         return self.tools
 
 
 def is_file(source: str) -> bool:
-    """Whether a source of tools is the path of a file."""
-    return not source.startswith(ENTRY) and (source.endswith(".py") or "/" in source or "\\" in source)
+    """Whether a source of tools is the path of a file, or a name in a file."""
+    place, _ = _split(source)
+    return not source.startswith(ENTRY) and (place.endswith(".py") or "/" in place or "\\" in place)
+
+
+def _split(source: str) -> tuple[str, str]:
+    """The path of a file and the name behind its colon, which is empty for all tools of the file."""
+    place, colon, inner = source.rpartition(":")
+    return (place, inner) if colon and place.endswith(".py") else (source, "")
 
 
 def load_tools(sources: Iterable[str], entry_points: Iterable[EntryPoint] | None = None) -> Toolbox:
@@ -77,19 +87,21 @@ def load_installed(entry_points: Iterable[EntryPoint] | None = None, *, ask: boo
 def _gather(places: Iterable[tuple[str, Callable[[], list[Tool]]]]) -> Toolbox:
     first: dict[str, tuple[str, Tool]] = {}
     problems: list[str] = []
+    errors: list[DragomanError] = []
     twins: list[str] = []
     for source, load in places:
         try:
             tools = load()
         except DragomanError as error:
             problems.append(f"{error}" + (f" ({error.next_step})" if error.next_step else ""))
+            errors.append(error)
             continue
         for each in tools:
             if each.name in first:
                 twins.append(f"tool {each.name!r} of {source} is ignored: {first[each.name][0]} has one of that name")
             else:
                 first[each.name] = (source, each)
-    return Toolbox([each for _, each in first.values()], (*problems, *twins))
+    return Toolbox([each for _, each in first.values()], (*problems, *twins), tuple(errors))
 
 
 def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -> list[Tool]:
@@ -101,9 +113,11 @@ def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -
             f"{source!r} is a folder", hint="name each file in it that has tools, such as tools/weather.py"
         )
     if is_file(source):
-        path = Path(source).expanduser()
+        place, inner = _split(source)
+        path = Path(place).expanduser()
         note_code(str(path))
-        return _tools_of(_run_file(path), str(path))
+        module = _run_file(path)
+        return _many(_look_up(module, inner, source), source) if inner else _tools_of(module, str(path))
     name, colon, inner = source.partition(":")
     module = _guarded(lambda: importlib.import_module(name), source)
     note_code(getattr(module, "__file__", None) or "")
@@ -152,7 +166,7 @@ def _load_agent(source: str, entry_points: Iterable[EntryPoint] | None) -> tuple
 def listed_cases(sources: Iterable[str]) -> tuple[str, list[Any]]:
     """Return the first source with a list `CASES`, and the list. The sources are loaded already; empty without one."""
     for source in sources:
-        name = _module_name(Path(source).expanduser()) if is_file(source) else source.partition(":")[0]
+        name = _module_name(Path(_split(source)[0]).expanduser()) if is_file(source) else source.partition(":")[0]
         listed = getattr(sys.modules.get(name), CASES, None)
         if isinstance(listed, list | tuple):
             return f"{source}, {CASES}", list(listed)
@@ -299,7 +313,9 @@ def _hint_for(error: BaseException, source: str) -> str:
         return "fix the code at that place"
     file = f"{source}.py"
     is_file = error.name == source and Path(file).is_file()
-    return f"write {file} for the file in this folder" if is_file else "install the module, or check its name"
+    if is_file:
+        return f"write {file} for the file in this folder"
+    return "install the module, or check its name; the name of a file ends with .py"
 
 
 def _place_of(error: BaseException, source: str) -> str:

@@ -172,10 +172,20 @@ def receive(response: Any, tools: Toolset | None, taken: frozenset[str] = frozen
     wire = find_wire(response)
     if wire is not None:
         return _from_reply(get(wire).decode_reply(response, sent))
-    return _from_mapping(response, sent) if isinstance(response, Mapping) else ParsedResponse()
+    if not isinstance(response, Mapping):
+        return ParsedResponse()
+    if response and _FIELDS.isdisjoint(response):
+        # An empty result would hide the mistake.
+        raise ConfigError(
+            f"a mapping with the keys {', '.join(map(repr, list(response)[:5]))} is not a reply",
+            hint="pass the text, the whole body of the answer, or a mapping of `text` and `tool_calls`",
+        )
+    return _from_mapping(response, sent)
 
 
 _BLOCKS = ("text", "tool_use", "thinking")
+_FIELDS = frozenset({"role", "text", "content", "thinking", "reasoning_content", "tool_calls", "function_call"})
+"""A mapping with one of these is a message, or a part of one."""
 
 
 def find_wire(response: Any) -> str | None:
@@ -211,9 +221,9 @@ def _from_reply(reply: Reply) -> ParsedResponse:
 
 
 def _from_mapping(response: Mapping[str, Any], sent: Prepared) -> ParsedResponse:
-    """Read a mapping of `text` (or `content`) and `tool_calls`. Each may be missing."""
+    """Read a mapping of `text` (or `content`) and `tool_calls` (or `function_call`). Each may be missing."""
     builder = ReplyBuilder("native", sent)
-    for entry in _entries(response.get("tool_calls")):
+    for entry in _entries(response.get("tool_calls") or response.get("function_call")):
         builder.whole_call(*_read_entry(entry, sent.tools))
     builder.terminate()
     builder.end()

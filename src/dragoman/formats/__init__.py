@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from dragoman.errors import ConfigError
 from dragoman.formats.nonce import NONCE, STALE_NONCE, nonce_format
 from dragoman.formats.parser import Attempt as Explanation
 from dragoman.formats.parser import Parsed, Parser, fold
@@ -97,6 +98,11 @@ def parse(
     more_thinking: bool = False,
 ) -> Parsed:
     """Parse a whole text. The options are those of `parser`."""
+    if not isinstance(text, str):
+        raise ConfigError(
+            f"parse takes a text, not {type(text).__name__}",
+            hint="decode bytes: data.decode(); give the body or the object of a reply to dragoman.extract",
+        )
     stage = parser(
         format,
         tools,

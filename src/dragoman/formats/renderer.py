@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from dragoman.errors import CannotExpress, ConfigError
@@ -41,10 +42,14 @@ def as_calls(calls: Iterable[Call] | ToolCall) -> list[ToolCall]:
 def _as_call(call: Call) -> ToolCall:
     if isinstance(call, ToolCall):
         return call
+    name: Any = None
+    arguments: Any = None
+    identity = None
     if isinstance(call, Mapping):
         name, arguments, identity = call.get("name"), call.get("arguments", {}), call.get("id")
     else:
-        (name, arguments), identity = call, None
+        with suppress(TypeError, ValueError):
+            name, arguments = call
     if not isinstance(name, str) or not isinstance(arguments, Mapping):
         raise ConfigError(f"not a call: {call!r}", hint="give ToolCall values or (name, arguments) pairs")
     return ToolCall(str(identity or ""), name, dict(arguments))

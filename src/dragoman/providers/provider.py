@@ -64,6 +64,7 @@ _request_path = re.compile(
     r"|/models/[^/]+:\w+|/model/[^/]+/converse(?:-stream)?)/*\Z"
 ).search
 _scheme = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
+_blank = re.compile(r"\s").search
 _hole = re.compile(r"\{(\w+)\}")
 _near = re.compile(
     r"(?:localhost|127\.|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|0\.0\.0\.0|\[|[^./]+(?::\d+)?(?:/|$))"
@@ -88,7 +89,7 @@ def normalise_base_url(url: str, *, default: str = "", wire: str = "") -> str:
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise ConfigError(f"{url!r} is not a URL: {error}", hint="write it as https://host/v1") from None
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme not in ("http", "https") or not host or _blank(parts.netloc):
         raise ConfigError(f"{url!r} is not the URL of a server", hint="write it as https://host/v1")
     path = parts.path.rstrip("/")
     found = _request_path(path)

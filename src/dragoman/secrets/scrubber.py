@@ -121,8 +121,11 @@ def scrub(text: Any, *, style: str = "kind", secrets: KnownSecrets = ()) -> Any:
     """Hide the secrets of a text: API keys, tokens, passwords, private keys.
 
     `style="kind"` shows `[redacted:github_token]`; `style="seed"` keeps the first four characters, `ghp_*[REDACTED]`.
-    A list or a mapping is scrubbed value by value, and the result has the same shape.
+    A list or a mapping is scrubbed value by value, and the result has the same shape. Bytes are scrubbed as UTF-8.
     """
+    if isinstance(text, bytes):
+        shown = scrub(text.decode("utf-8", "surrogateescape"), style=style, secrets=secrets)
+        return shown.encode("utf-8", "surrogateescape")
     if isinstance(text, str):
         scrubber = Scrubber(secrets, style)
         return scrubber.feed(text) + scrubber.close()

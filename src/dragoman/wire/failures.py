@@ -52,12 +52,21 @@ _BY_STATUS: dict[int, FailureKind] = {
     402: "unauthorized",
     403: "unauthorized",
     404: "not_found",
+    405: "not_found",  # the path is for other requests
+    406: "bad_request",
     408: "timed_out",
+    410: "not_found",
+    411: "bad_request",
     413: "context_too_long",
+    414: "bad_request",
+    415: "bad_request",
     422: "bad_request",
     424: "server_error",
     429: "rate_limited",
+    431: "bad_request",
+    451: "refused",
     498: "unauthorized",  # an invalid token
+    501: "not_found",  # the server has no such function
     503: "overloaded",
     504: "timed_out",
     516: "bad_request",  # a server without support for tools
@@ -167,6 +176,7 @@ def status_of(failure: Failure) -> int:
 
 
 CONNECTION_HINTS = {
+    "dns": "check the name of the host in the address, and the network",
     "tls": "check the address; if your company signs certificates itself, name the file of its CA in SSL_CERT_FILE",
     "proxy": "check the proxy in HTTPS_PROXY or HTTP_PROXY, or name the host in NO_PROXY",
 }
@@ -177,7 +187,7 @@ _HINTS: dict[FailureKind, str] = {
     "too_large": "check the address: the size of this answer is not that of a model's reply",
 }
 """Next steps that say more than those of the exception's class."""
-_PROTOCOL_HINTS = {
+PROTOCOL_HINTS = {
     "redirect": "use the address to which the server redirects, or log in to the network if it is a login page",
     "content_type": "check the address: a web page, a proxy or another program answers there, not a model",
     "status_line": "check the address and its port: the program there does not speak HTTP",
@@ -196,7 +206,7 @@ def as_error(failure: Failure) -> DragomanError:
         return ConnectFailed(message, hint=CONNECTION_HINTS.get(failure.code or ""))
     if failure.kind in ("broken_protocol", "too_large"):
         error = ProtocolError(message, raw=failure.body if isinstance(failure.body, str) else "")
-        return _suggest(error, _HINTS.get(failure.kind) or _PROTOCOL_HINTS.get(failure.code))
+        return _suggest(error, _HINTS.get(failure.kind) or PROTOCOL_HINTS.get(failure.code))
     hint = _HINTS.get(failure.kind)
     return _ERRORS[failure.kind](message, status=failure.status, body=failure.body, hint=hint)
 
