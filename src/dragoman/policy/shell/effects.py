@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.policy.shell.parser import FAULTS, CommandLine, Redirection, SimpleCommand, read_command, words_of
 from dragoman.policy.shell.programs import (
@@ -375,12 +376,7 @@ def _reads_input(rest: tuple[str, ...]) -> bool:
 
 
 def _takes_its_program_from_input(name: str, rest: tuple[str, ...]) -> bool:
-    replaced = "{}"
-    index = 0
-    while index < len(rest) and rest[index].startswith("-"):
-        if rest[index].startswith("-I"):
-            replaced = rest[index][2:] or "".join(rest[index + 1 : index + 2])
-        index += 2 if rest[index] in _VALUED_OF_XARGS else 1
+    replaced, index = _read_options_of_xargs(rest)
     words = rest[index:]
     if not words:
         return name == "parallel"
@@ -389,6 +385,30 @@ def _takes_its_program_from_input(name: str, rest: tuple[str, ...]) -> bool:
     if base_name(words[0]) in SHELLS:
         return len(words) == 1 or any(replaced and replaced in word for word in words)
     return base_name(words[0]) in WRAPPERS and not any(not word.startswith("-") for word in words[1:])
+
+
+def _read_options_of_xargs(rest: tuple[str, ...]) -> tuple[str, int]:
+    """Return the text that the input replaces, and how many of the words are options."""
+    replaced = "{}"
+    index = 0
+    while index < len(rest) and rest[index].startswith("-"):
+        if rest[index].startswith("-I"):
+            replaced = rest[index][2:] or "".join(rest[index + 1 : index + 2])
+        index += 2 if rest[index] in _VALUED_OF_XARGS else 1
+    return replaced, index
+
+
+def add_input(command: SimpleCommand) -> SimpleCommand:
+    """Return the command with the words that `xargs` adds to it or replaces, marked as unknown like expansions."""
+    place = next((index for index, word in enumerate(command.words) if base_name(word) in ("xargs", "parallel")), None)
+    if place is None:
+        return command
+    replaced, _ = _read_options_of_xargs(command.words[place + 1 :])
+    marks = [
+        "input" if replaced and index > place and replaced in word else "".join(command.marks[index : index + 1])
+        for index, word in enumerate(command.words)
+    ]
+    return replace(command, words=(*command.words, ""), marks=(*marks, "input"))
 
 
 def _runs_what_it_finds(command: SimpleCommand) -> bool:
