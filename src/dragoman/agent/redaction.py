@@ -22,7 +22,20 @@ from dragoman.events import (
 )
 from dragoman.secrets import HumanSink, ModelSink
 from dragoman.secrets.vendors import word_set
-from dragoman.types import Failure, Fault, InvalidCall, JsonObject, Operand, Text, Thinking, ToolCall, ToolResult, Usage
+from dragoman.types import (
+    Failure,
+    Fault,
+    File,
+    Image,
+    InvalidCall,
+    JsonObject,
+    Operand,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from dragoman.policy.shell.parser import CommandLine, SimpleCommand
@@ -37,7 +50,7 @@ LOST = (
 )
 
 
-def hide_secrets(result: ToolResult, sink: ModelSink | HumanSink) -> ToolResult:
+def hide_secrets(result: ToolResult, sink: ModelSink) -> ToolResult:
     """Return the result with a placeholder for each secret. Data for the caller stays unchanged."""
     content = result.content
     if isinstance(content, str):
@@ -353,14 +366,18 @@ def _show_call(sink: HumanSink, call: Any) -> Any:
 
 
 def _show_result(sink: HumanSink, result: ToolResult) -> ToolResult:
-    shown, data = hide_secrets(result, sink), sink.value(result.data)
-    return shown if data is result.data or data == result.data else replace(shown, data=data)
+    content = result.content
+    shown: Any = sink.text(content) if isinstance(content, str) else [_show_part(sink, part) for part in content]
+    return replace(result, name=sink.text(result.name), content=shown, data=sink.value(result.data))
 
 
 def _show_part(sink: HumanSink, part: Any) -> Any:
     if isinstance(part, Text | Thinking):
         text = sink.text(part.text)
         return part if text == part.text else replace(part, text=text)
+    if isinstance(part, Image | File):
+        shown = {name: sink.text(getattr(part, name, None) or "") or None for name in ("url", "name")}
+        return replace(part, **{name: text for name, text in shown.items() if text is not None})
     return _RULES[type(part)](sink, part) if type(part) in _RULES else part
 
 
@@ -389,7 +406,7 @@ _RULES: dict[type, Callable[[HumanSink, Any], Any]] = {
     Failure: _show_failure,
     Usage: lambda sink, usage: usage,
 }
-"""Types with fields that stay unchanged: ids, media, and opaque data for the codec of a wire."""
+"""Types with fields that stay unchanged: ids, the data of media, and opaque data for the codec of a wire."""
 UNCHANGED = (PartEnded, PartReceived, UsageReported, ReplyEnded)
 """Event types that stay unchanged: they carry numbers, media, and opaque data for the codec of a wire."""
 
