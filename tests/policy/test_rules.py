@@ -236,6 +236,32 @@ def test_a_rule_about_files_is_about_commands_too_that_name_them() -> None:
     assert judge(BASH, line("make"), rules=rules_of(mode="bypass", deny=("read", "write"))).verdict == "allow"
 
 
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        ("cat .e*v", "ask"),
+        ("cat config/*", "ask"),
+        ("cat co*/prod.[d-f]nv", "ask"),
+        ("cd config && head -5 p*", "ask"),
+        ("cat config/*.txt", "allow"),
+        ("wc -l src/*.py", "allow"),
+        ("cat src/*.p?", "allow"),
+        ("cat */*.env", "deny"),
+    ],
+)
+def test_a_pattern_of_a_command_that_could_name_a_denied_file_is_asked_about(command: str, verdict: str) -> None:
+    rules = rules_of(deny=("read(**/*.env)", "read(.env)"))
+    assert judge(BASH, line(command), rules=rules).verdict == verdict
+
+
+def test_a_command_that_searches_a_folder_is_asked_about_like_a_search() -> None:
+    rules = rules_of(mode="bypass", deny=("read(secrets/**)",))
+    assert judge(BASH, line("grep -r x ."), path("./"), rules=rules).verdict == "ask"
+    assert judge(BASH, line("grep -r x secrets"), path("secrets/"), rules=rules).verdict == "deny"
+    assert judge(BASH, line("grep -r x src"), path("src/"), rules=rules).verdict == "allow"
+    assert judge(BASH, line("grep x notes.md"), rules=rules).verdict == "allow"
+
+
 # ---- addresses -------------------------------------------------------------------------------------------------------
 
 ADDRESSES = [

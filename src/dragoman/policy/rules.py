@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -16,6 +17,7 @@ from dragoman.policy.patterns import (
     allows_address,
     allows_path,
     matches_name,
+    may_expand_to,
     may_hold,
     mentions_address,
     mentions_path,
@@ -295,6 +297,13 @@ def paths_of(context: DecisionContext) -> list[str]:
     return [path for found in readings if found is not None for path in found.paths]
 
 
+def globs_of(context: DecisionContext) -> list[str]:
+    """Return the file name patterns of the commands of a call, below each folder that may be current."""
+    readings = [_read_only(command) for command in commands_of(context)]
+    reads = [each for found in readings if found is not None for each in found.reads if each.is_pattern]
+    return [posixpath.join(folder, each.path) for each in reads for folder in each.folders]
+
+
 def ask_shell(question: Callable[[Any], _Answer], otherwise: _Answer) -> _Answer:
     """Call the shell parser. The policy is total: a line on which the parser fails counts as not understood."""
     from dragoman.policy import shell
@@ -349,12 +358,25 @@ def speaks_against(rule: Rule, call: ToolCall, context: DecisionContext) -> bool
 
 def find_beneath(rules: Sequence[Rule], call: ToolCall, context: DecisionContext) -> Rule | None:
     """Return the first of these rules that names something which a search of a folder could find."""
+    if class_of(context.tool) == "exec":
+        return min((rule for rule in rules if _may_be_read_by_command(rule, context)), key=rank, default=None)
     if not searches(context.tool):
         return None
     about = [rule for rule in rules if rule.pattern is not None and covers(rule, context.tool, call.name)]
     folders = [operand.value for operand in context.operands if operand.kind == "path"]
     found = (rule for rule in about if any(may_hold(rule.pattern or "", folder) for folder in folders))
     return min(found, key=rank, default=None)
+
+
+def _may_be_read_by_command(rule: Rule, context: DecisionContext) -> bool:
+    """Whether a command searches a folder, or names files by a pattern, so that it could read what a rule names."""
+    pattern = rule.pattern
+    if rule.subject.lower() != "read" or pattern is None:
+        return False
+    folders = [each.value for each in context.operands if each.kind == "path" and each.value.endswith("/")]
+    return any(may_hold(pattern, folder) for folder in folders) or any(
+        may_expand_to(pattern, glob) for glob in globs_of(context)
+    )
 
 
 def find_allowing(rules: Sequence[Rule], context: DecisionContext) -> tuple[Rule, ...]:

@@ -42,6 +42,8 @@ class Reading(Struct, frozen=True):
     """Every folder that may be current then, relative to the start folder or absolute."""
     is_pattern: bool = False
     """Whether bash expands it to the names of files."""
+    is_searched: bool = False
+    """Whether the command shows the content of all files below it, if it is a folder."""
 
     @property
     def leaves(self) -> bool:
@@ -518,13 +520,14 @@ def _note(known: Known, command: SimpleCommand, folders: tuple[str, ...], found:
     for part in arguments.parts:
         if part.kind in NAMED_KINDS and part.text not in ("-", "/dev/null"):
             is_pattern = "glob" in command.marks[part.index]
-            found.reads.append(Reading(part.text, part.kind, folders, is_pattern))
+            is_searched = arguments.searches and part.kind != "source"
+            found.reads.append(Reading(part.text, part.kind, folders, is_pattern, is_searched))
     # A rule about files should also find those that are named in a way that is not known.
     for index in arguments.unknown:
         word = command.words[index]
         found.reads.append(Reading(word if word[:1] != "-" else word.partition("=")[2] or word[2:], "read", folders))
     if arguments.here:
-        found.reads.append(Reading("", arguments.here, folders))
+        found.reads.append(Reading("", arguments.here, folders, is_searched=arguments.searches))
 
 
 def _judge_redirection(redirection: Redirection, folders: tuple[str, ...], found: _Findings) -> str:
