@@ -107,10 +107,6 @@ _TAKES_SECRET = re.compile(
     r"(?:pass(?:word|wd|phrase)?|pwd|token|secret|key|auth|credentials?|bearer|cookie)",
     re.IGNORECASE,
 ).fullmatch
-# These programs have no such option: each of their arguments may be a file.
-_CHANGE_FILES = word_set(
-    "rm rmdir unlink shred mv cp ln dd tee truncate install chmod chown chgrp touch mkdir mkfifo mknod tar rsync cpio"
-)
 _HOST = re.compile(r"://[^/?#]*\Z").search
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=\Z").search
 _CLIENTS = word_set("psql mysql sqlite3")
@@ -163,7 +159,7 @@ def _is_literal(command: str, start: int, end: int, *, is_known: bool, is_certai
 
 def _is_secret_by_place(read: CommandLine, whole: str, hidden: str) -> bool:
     """Whether names and addresses around a text say that it is a secret, in a line that runs no other code."""
-    from dragoman.policy.shell.programs import WRAPPERS, base_name, is_interpreter
+    from dragoman.policy.shell.programs import FILE_CHANGERS, WRAPPERS, base_name, is_interpreter
 
     for one in read.commands:
         program = base_name(one.words[0]) if one.words else ""
@@ -173,8 +169,8 @@ def _is_secret_by_place(read: CommandLine, whole: str, hidden: str) -> bool:
             return False
         options = one.words[: one.words.index("--")] if "--" in one.words else one.words
         for index, word in enumerate(one.words):
-            # After `--`, every word is an operand.
-            option = one.words[index - 1] if 0 < index < len(options) and program not in _CHANGE_FILES else ""
+            # After `--`, every word is an operand. Programs that change files have no such option.
+            option = one.words[index - 1] if 0 < index < len(options) and program not in FILE_CHANGERS else ""
             if whole in word and not _is_marked_as_secret(option, word, whole, hidden):
                 return False
         for word in one.assignments:

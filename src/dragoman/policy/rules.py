@@ -297,6 +297,11 @@ def paths_of(context: DecisionContext) -> list[str]:
     return [path for found in readings if found is not None for path in found.paths]
 
 
+def changed_paths_of(context: DecisionContext) -> list[str]:
+    """Return the files that the commands of a call name in order to change them."""
+    return [path for each in commands_of(context) for path in _find_changed(each)]
+
+
 def globs_of(context: DecisionContext) -> list[str]:
     """Return the file name patterns of the commands of a call, below each folder that may be current."""
     readings = [_read_only(command) for command in commands_of(context)]
@@ -328,6 +333,12 @@ def mentions(pattern: str, command: str) -> bool:
 @lru_cache(maxsize=8)
 def _read_only(command: str) -> shell.ReadOnly | None:
     found: shell.ReadOnly | None = ask_shell(lambda shell: shell.read_only(command), otherwise=None)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _find_changed(command: str) -> tuple[str, ...]:
+    found: tuple[str, ...] = ask_shell(lambda shell: shell.find_changed(command), otherwise=())
     return found
 
 
@@ -451,6 +462,11 @@ def _names_file_of_command(rule: Rule, context: DecisionContext) -> bool:
     pattern, files = rule.pattern, [operand for operand in context.operands if operand.kind == "path"]
     if family == "write":
         files = [operand for operand in files if operand.access == "write"]
-    elif any(mentions_path(pattern, path) for path in paths_of(context)):
-        return True
-    return any(_mentions(pattern, operand) for operand in files)
+    named = changed_paths_of(context) if family == "write" else paths_of(context)
+    return any(_mentions_name(pattern, path) for path in named) or any(_mentions(pattern, each) for each in files)
+
+
+def _mentions_name(pattern: str, path: str) -> bool:
+    # The workspace is unknown here, so a relative pattern may start anywhere in an absolute path.
+    is_absolute = path.startswith("/") and not pattern.startswith(("/", "~"))
+    return mentions_path(pattern, path) or (is_absolute and mentions_path(f"**/{pattern}", path))
