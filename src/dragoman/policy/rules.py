@@ -297,9 +297,10 @@ def paths_of(context: DecisionContext) -> list[str]:
     return [path for found in readings if found is not None for path in found.paths]
 
 
-def changed_paths_of(context: DecisionContext) -> list[str]:
-    """Return the files that the commands of a call name in order to change them."""
-    return [path for each in commands_of(context) for path in _find_changed(each)]
+def changed_paths_of(context: DecisionContext) -> list[str] | None:
+    """Return the files that the commands of a call name in order to change them; None if they are too many."""
+    found = [_find_changed(each) for each in commands_of(context)]
+    return None if None in found else [path for each in found for path in each or ()]
 
 
 def globs_of(context: DecisionContext) -> list[str]:
@@ -337,8 +338,8 @@ def _read_only(command: str) -> shell.ReadOnly | None:
 
 
 @lru_cache(maxsize=8)
-def _find_changed(command: str) -> tuple[str, ...]:
-    found: tuple[str, ...] = ask_shell(lambda shell: shell.find_changed(command), otherwise=())
+def _find_changed(command: str) -> tuple[str, ...] | None:
+    found: tuple[str, ...] | None = ask_shell(lambda shell: shell.find_changed(command), otherwise=None)
     return found
 
 
@@ -463,6 +464,8 @@ def _names_file_of_command(rule: Rule, context: DecisionContext) -> bool:
     if family == "write":
         files = [operand for operand in files if operand.access == "write"]
     named = changed_paths_of(context) if family == "write" else paths_of(context)
+    if named is None:
+        return True
     return any(_mentions_name(pattern, path) for path in named) or any(_mentions(pattern, each) for each in files)
 
 

@@ -182,20 +182,29 @@ def _move(folders: tuple[str, ...], command: SimpleCommand) -> tuple[str, ...] |
 _INPUTS = frozenset({"<", "<<", "<<-", "<<<", "<&"})
 _INTO_THE_LAST = frozenset({"cp", "ln", "install", "rsync"})
 _TARGETS = ("-t", "--target-directory")
+_MOST_CHANGED = 20_000
 _ARCHIVERS = frozenset({"tar", "cpio"})
 """They mostly read the files that they name."""
 
 
-def find_changed(text: str) -> tuple[str, ...]:
-    """Return the files that a line would change, as far as it names them: targets of output, and files for `rm`, ..."""
-    found: dict[str, None] = {}
+def find_changed(text: str) -> tuple[str, ...] | None:
+    """Return the files that a line would change, as far as it names them: targets of output, and files for `rm`, ...
+
+    None if there are more than are looked at.
+    """
     text = _before_here_document(text)
+    named: dict[tuple[str, ...], dict[str, None]] = {}
     for start in visits(text):
-        found.update(dict.fromkeys(_join_folders(start.folders, _changed_by(start.words))))
+        named.setdefault(start.folders, {}).update(dict.fromkeys(_changed_by(start.words)))
     for command, folders in _follow_all(read_command(text)):
         targets = (each.target for each in command.redirections if each.operator not in _INPUTS and not each.joins)
-        found.update(dict.fromkeys(_join_folders(folders, targets)))
-    return tuple(found)
+        named.setdefault(folders, {}).update(dict.fromkeys(targets))
+    if sum(len(folders) * len(names) for folders, names in named.items()) > _MOST_CHANGED:
+        return None
+    found = (
+        posixpath.join(each, name) for folders, names in named.items() for name in names if name for each in folders
+    )
+    return tuple(dict.fromkeys(found))
 
 
 def _changed_by(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -213,10 +222,6 @@ def _changed_by(words: tuple[str, ...]) -> tuple[str, ...]:
 def _value_of(word: str) -> str:
     """Return the part of a word that may name a file: the value of an option, or of `of=`."""
     return word.partition("=")[2] if word[:1] == "-" or word.startswith("of=") else word
-
-
-def _join_folders(folders: Iterable[str], names: Iterable[str]) -> list[str]:
-    return [posixpath.join(folder, name) for name in names if name for folder in folders]
 
 
 def _follow_all(line: CommandLine) -> Iterator[tuple[SimpleCommand, tuple[str, ...]]]:
