@@ -23,7 +23,7 @@ from dragoman.journal import MemoryJournal
 from dragoman.secrets import HumanSink
 from dragoman.telemetry import JsonLog
 from dragoman.testing import ScriptedModel, call
-from dragoman.types import Message, Request, Text
+from dragoman.types import File, Image, Message, Request, Text
 
 REGISTERED = "tr0ub4dor-and-3-horses"
 TOKEN = "ghp_" + "R4nd0mR4nd0mR4nd0mR4nd0mR4nd0m" + "1Yl9Xz"
@@ -286,7 +286,7 @@ def test_what_a_run_leaves_for_the_next_one_is_scrubbed_too() -> None:
 def test_results_of_several_parts_are_scrubbed_part_by_part() -> None:
     from dragoman.agent.redaction import hide_secrets
     from dragoman.secrets import ModelSink
-    from dragoman.types import Image, ToolResult
+    from dragoman.types import ToolResult
 
     image = Image(data="aGk=", media_type="image/png")
     result = ToolResult("c", "x", [Text(f"a {TOKEN}"), image, Text("b")], data={"raw": TOKEN})
@@ -295,6 +295,25 @@ def test_results_of_several_parts_are_scrubbed_part_by_part() -> None:
     assert hidden.content[1] is image and hidden.data == {"raw": TOKEN}
     assert hide_secrets(replace(result, content="plain"), ModelSink()).content == "plain"
     assert Message("tool", [hidden]).parts[0] is hidden
+
+
+def test_names_and_addresses_in_a_result_are_hidden_in_events() -> None:
+    @dragoman.tool
+    def look() -> list[Image | File]:
+        """Look."""
+        address = f"https://reader:{REGISTERED}@example.org/{TOKEN}"
+        return [Image(url=address), File(f"{TOKEN}.txt", url=address)]
+
+    # The model calls a tool by the name of a secret that it read.
+    model = ScriptedModel([call("look"), call(REGISTERED), "Done."])
+    listed = Agent(model, tools=[look], safety=dragoman.Safety(secrets=[REGISTERED]))
+
+    async def follow() -> list[RunEvent]:
+        return [event async for event in listed.stream("Look.")]
+
+    events = [event for event in wait(follow()) if isinstance(event, ToolEnded | TurnEnded | RunEnded)]
+    assert len(events) > 3
+    assert not any(secret in repr(event) for event in events for secret in KNOWN)
 
 
 # ---- every type of event -------------------------------------------------------------------------------------------

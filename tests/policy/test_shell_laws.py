@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.policy.pieces import BEGINNINGS, ENDINGS, PIECES, SPELLINGS, STARTS
 from tests.tables import each_row
 
-from dragoman.policy.shell import allows, mentions, read_command, read_only, scripts, suggest
+from dragoman.policy.shell import allows, find_changed, mentions, read_command, read_only, scripts, suggest
 
 PATTERNS = st.sampled_from(
     ["git status*", "git status", "git status:*", "git *", "*", "rm*", "", "a*b", "$x", "./x*", "a; b"]
@@ -30,6 +30,7 @@ def test_every_text_is_read_and_answered(text: str, pattern: str) -> None:
     assert isinstance(allows(pattern, text), bool)
     assert isinstance(mentions(pattern, text), bool)
     assert isinstance(scripts(text), tuple)
+    assert all(find_changed(text) or ())
     answer = read_only(text)
     assert answer.verdict == (not answer.why)
 
@@ -87,6 +88,7 @@ def test_what_is_around_a_forbidden_command_does_not_hide_it(text: str, data: st
     "a ", "'a' ", "a;", "a|", "$(", "`", '"$x" ', "{a,b} ", "(", "\\", "a=b ", "<", "2>&1 ", "sh -c ", "xargs ",
     "sudo ", "rm", "[", "~", "*", "s/a/b/;", "sed -n p;", "$'", '$"', "git ", "env 'sh -c ", "-exec {} ", "case ",
     "\n", "../", "cd a;", "tee x;", "--a ",
+    "> a ", "rm a\n", "sudo rm a ",
 ],
 )  # fmt: skip
 def test_a_huge_line_is_answered(unit: str) -> None:
@@ -96,3 +98,4 @@ def test_a_huge_line_is_answered(unit: str) -> None:
     assert isinstance(mentions("zz*", text), bool)
     assert isinstance(read_only(text).verdict, bool)
     assert isinstance(scripts(text), tuple)
+    assert all(find_changed(text) or ())

@@ -37,6 +37,12 @@ MENTIONED = [
     ("git push*", "git pu''sh"), ("git push*", "git status; git push"),
     ("git push --force*", "git push origin main --force"), ("git push --force*", "git push --force-with-lease"),
     ("git push:*", "git push -f"), ("npm run *", "npm run build"), ("npm publish", "npm --silent publish"),
+    ("git push*", "git -c alias.p=push p"), ("git push*", "git -cALIAS.p='push -f' p"),
+    ("git push*", "git --config-env=alias.p=X p"),
+    # words that come from the input
+    ("git push*", "echo push | xargs git"), ("git push*", "echo push | xargs -I{} git {}"),
+    ("git push*", "echo push | xargs -I X sudo git X"), ("rm -rf*", "echo -rf x | xargs rm"),
+    ("git push --force*", "cat x | xargs -n 1 git push"), ("npm publish", "echo publish | parallel npm"),
     ("docker * --privileged", "docker run --privileged x"), ("*", "ls"), ("*rm", "ls; /x/farm y"),
     ("./deploy.sh*", "bash deploy.sh"), ("rm x; ls", "rm x"), ("$(rm) x", "rm x"), ("sudo*", "sudo ls"),
 ]  # fmt: skip
@@ -45,7 +51,9 @@ NOT_MENTIONED = [
     ("rm*", ""), ("rm*", "ls -la"), ("rm*", "git commit -m 'rm the file'"), ("rm*", "git rm x"),
     ("rm*", "grep -rn rm src | head"), ("rm*", "echo rm"), ("rm*", "cat rm.txt"), ("rm*", "python x.py"),
     ("rm*", "make test"), ("rm*", "bash x.sh"), ("rm*", "sh -c 'ls x'"),
-    ("rm*", "find . -name '*.py' | xargs grep foo"), ("rm*", "find . -type f | xargs -I{} cp {} dst"),
+    ("git push*", "ls | xargs git add"), ("git push*", "git -c color.ui=never log"),
+    ("rm -rf*", "ls | xargs wc -l"), ("rm*", "find . -name '*.py' | xargs grep foo"),
+    ("rm*", "find . -type f | xargs -I{} cp {} dst"),
     ("rm*", "awk '{print $1}' f"), ("rm*", "for f in *.py; do echo $f; done"),
     ("rm*", 'ls | while read f; do wc -l "$f"; done'), ("rm*", "cat <<E > a.txt\nhello\nE"),
     ("rm*", "pytest -q tests/test_rm.py"), ("rm*", "if [ -f x ]; then cat x; fi"), ("rm*", 'echo "$(date)" >> log'),

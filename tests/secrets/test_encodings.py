@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import base64
+import html
 import itertools
+import json
+import re
+import shlex
 from collections.abc import Callable
 
 import pytest
@@ -20,6 +24,7 @@ SECRETS = {
     "umlauts": "größe-Straße-42",
     "astral": "key-\U0001f511-of-gold",
     "short": "Zq3!xY",
+    "signs": "p\"q'r\\s-t_u.v*w%D8&x^y<z",
 }
 
 
@@ -112,6 +117,16 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "diff": _lines(lambda number, line: f"> {line}"),
     "frame": _lines(lambda number, line: f"{number:4} | {line}"),
     "numbers": lambda value: str(list(value.encode())),
+    "repr": repr,
+    "repr of bytes": lambda value: repr(value.encode()),
+    "repr of json": lambda value: repr(json.dumps(value)),
+    "three times json": lambda value: json.dumps(json.dumps(json.dumps(value))),
+    "json in html": lambda value: html.escape(json.dumps(value)),
+    "pattern": re.escape,
+    "markdown": lambda value: re.sub(r"([\\`*_{}\[\]()#+.!|<>-])", r"\\\1", value),
+    "shell": shlex.quote,
+    "csv": lambda value: value.replace('"', '""'),
+    "sql": lambda value: value.replace("'", "''"),
 }
 # They need more of a secret than six characters: otherwise ordinary text would be hidden.
 LONG_ONLY = {

@@ -144,6 +144,30 @@ def test_threat_14_nothing_outside_the_workspace_is_read_without_a_question(mode
     assert allowed == [] and outcome.ran == []
 
 
+SEARCHES = [
+    "grep -rn KEY",
+    "grep -r KEY .",
+    "rg KEY",
+    "rg --hidden KEY .",
+    "diff -r config .",
+    "cat .e*v",
+    "cat con*/*",
+]
+READINGS = ["ls", "find . -name '*.py'", "cat *.py", "grep -n KEY main.py", "rg KEY main.py", "grep -rn KEY src"]
+
+
+@pytest.mark.parametrize("mode", ["default", "bypass"])
+def test_threat_14_no_search_shows_a_file_that_may_not_be_read(mode: Any, tmp_path: Path) -> None:
+    for name in (".env", "config/prod.env", "main.py", "src/other.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("KEY = 1\n", encoding="utf-8")
+    commands = [*SEARCHES, *READINGS]
+    outcome = run_agent([calls(*(call("bash", command=each) for each in commands)), "done"], builtin.Bash,
+                 workspace=str(tmp_path), mode=mode, deny=["read(.env)", "read(config/**)"])  # fmt: skip
+    allowed = [line for line, verdict in zip(commands, outcome.verdicts, strict=True) if verdict == "allow"]
+    assert allowed == READINGS
+
+
 def test_threat_14_what_the_rules_do_mean_still_runs(tmp_path: Path) -> None:
     commands = ["git status --short", "echo hello world", "echo 'a; b' && echo c"]
     outcome = run_agent([calls(*(call("bash", command=each) for each in commands)), "done"], builtin.Bash,

@@ -22,7 +22,20 @@ from dragoman.events import (
 )
 from dragoman.secrets import HumanSink, ModelSink
 from dragoman.secrets.vendors import word_set
-from dragoman.types import Failure, Fault, InvalidCall, JsonObject, Operand, Text, Thinking, ToolCall, ToolResult, Usage
+from dragoman.types import (
+    Failure,
+    Fault,
+    File,
+    Image,
+    InvalidCall,
+    JsonObject,
+    Operand,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from dragoman.policy.shell.parser import CommandLine, SimpleCommand
@@ -37,7 +50,7 @@ LOST = (
 )
 
 
-def hide_secrets(result: ToolResult, sink: ModelSink | HumanSink) -> ToolResult:
+def hide_secrets(result: ToolResult, sink: ModelSink) -> ToolResult:
     """Return the result with a placeholder for each secret. Data for the caller stays unchanged."""
     content = result.content
     if isinstance(content, str):
@@ -94,10 +107,6 @@ _TAKES_SECRET = re.compile(
     r"(?:pass(?:word|wd|phrase)?|pwd|token|secret|key|auth|credentials?|bearer|cookie)",
     re.IGNORECASE,
 ).fullmatch
-# These programs have no such option: each of their arguments may be a file.
-_CHANGE_FILES = word_set(
-    "rm rmdir unlink shred mv cp ln dd tee truncate install chmod chown chgrp touch mkdir mkfifo mknod tar rsync cpio"
-)
 _HOST = re.compile(r"://[^/?#]*\Z").search
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=\Z").search
 _CLIENTS = word_set("psql mysql sqlite3")
@@ -150,7 +159,7 @@ def _is_literal(command: str, start: int, end: int, *, is_known: bool, is_certai
 
 def _is_secret_by_place(read: CommandLine, whole: str, hidden: str) -> bool:
     """Whether names and addresses around a text say that it is a secret, in a line that runs no other code."""
-    from dragoman.policy.shell.programs import WRAPPERS, base_name, is_interpreter
+    from dragoman.policy.shell.programs import FILE_CHANGERS, WRAPPERS, base_name, is_interpreter
 
     for one in read.commands:
         program = base_name(one.words[0]) if one.words else ""
@@ -160,8 +169,8 @@ def _is_secret_by_place(read: CommandLine, whole: str, hidden: str) -> bool:
             return False
         options = one.words[: one.words.index("--")] if "--" in one.words else one.words
         for index, word in enumerate(one.words):
-            # After `--`, every word is an operand.
-            option = one.words[index - 1] if 0 < index < len(options) and program not in _CHANGE_FILES else ""
+            # After `--`, every word is an operand. Programs that change files have no such option.
+            option = one.words[index - 1] if 0 < index < len(options) and program not in FILE_CHANGERS else ""
             if whole in word and not _is_marked_as_secret(option, word, whole, hidden):
                 return False
         for word in one.assignments:
@@ -353,14 +362,18 @@ def _show_call(sink: HumanSink, call: Any) -> Any:
 
 
 def _show_result(sink: HumanSink, result: ToolResult) -> ToolResult:
-    shown, data = hide_secrets(result, sink), sink.value(result.data)
-    return shown if data is result.data or data == result.data else replace(shown, data=data)
+    content = result.content
+    shown: Any = sink.text(content) if isinstance(content, str) else [_show_part(sink, part) for part in content]
+    return replace(result, name=sink.text(result.name), content=shown, data=sink.value(result.data))
 
 
 def _show_part(sink: HumanSink, part: Any) -> Any:
     if isinstance(part, Text | Thinking):
         text = sink.text(part.text)
         return part if text == part.text else replace(part, text=text)
+    if isinstance(part, Image | File):
+        shown = {name: sink.text(getattr(part, name, None) or "") or None for name in ("url", "name")}
+        return replace(part, **{name: text for name, text in shown.items() if text is not None})
     return _RULES[type(part)](sink, part) if type(part) in _RULES else part
 
 
@@ -389,7 +402,7 @@ _RULES: dict[type, Callable[[HumanSink, Any], Any]] = {
     Failure: _show_failure,
     Usage: lambda sink, usage: usage,
 }
-"""Types with fields that stay unchanged: ids, media, and opaque data for the codec of a wire."""
+"""Types with fields that stay unchanged: ids, the data of media, and opaque data for the codec of a wire."""
 UNCHANGED = (PartEnded, PartReceived, UsageReported, ReplyEnded)
 """Event types that stay unchanged: they carry numbers, media, and opaque data for the codec of a wire."""
 

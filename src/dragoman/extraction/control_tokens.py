@@ -50,6 +50,26 @@ CHAT_TOKENS: dict[str, tuple[str, ...]] = {
 }
 """The tokens of chat templates around messages. Tags of reasoning come from the catalogue."""
 
+# The patterns of turns. A control token before the name of a role starts one. The marks of calls stand before names of
+# tools.
+_CALLS = "call|tool|function|action|open|close|sep|channel|message|constrain|python|argument|think|invoke"
+TURN_STARTS = (
+    rf"(?:<\|(?![^<>|\n]{{0,60}}?(?:{_CALLS}))[^<>|\n]{{1,60}}\|?>|<(?:start_of_turn|seed:bos|bos|role)>|\]~b\]|\[\|)"
+)
+"""The token before the name of a role."""
+_OWN_ROLES = "(?:assistant|model|ai|bot|gpt|chatbot)"
+OWN_TURNS = (
+    rf"(?:<\|{_OWN_ROLES}(?:_token)?\|>"
+    rf"|{TURN_STARTS}[ \t]{{0,4}}{_OWN_ROLES}\b(?:<\|[^<>|\n]{{1,60}}\|>|\|\]|</role>)?)"
+)
+"""The start of a turn of the model."""
+_WORD_END = r"(?:end|eot|eom|eos|return|endof[a-z]{1,12})"
+TURN_ENDS = (
+    rf"<\|(?![^<>|\n]*(?:header|of_role))(?:[^<>|\n]{{0,40}}[^<>|\na-z])?{_WORD_END}(?:[^<>|\na-z][^<>|\n]{{0,40}})?\|?>"
+    r"|</s>|<(?:seed:)?eos>|<end_of_turn>|<(?:turn|tool_response)\|>|\[e~\[|\[\|endofturn\|\]"
+)
+"""The end of a turn."""
+
 _RESULTS = tuple(f"{opener}{tag}" for tag in RESULT_TAGS for opener in ("<", "</"))
 
 # The control tokens of tokenizers have few shapes: a token of a family that nobody listed has one of them as well. Each

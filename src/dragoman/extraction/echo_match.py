@@ -21,6 +21,7 @@ from dragoman.extraction.echo_pattern import (
     MatchState,
     Reader,
     any_of,
+    each_word,
     exact_key,
     find_bare,
     first_word,
@@ -41,7 +42,6 @@ _ROOM = 60
 _FEW_EDITS, _MOST_CHANGED, _RECOGNISED = 10, 0.35, 20
 """A call with up to ten changed characters is similar, if they are at most 35 % of values of this length or more."""
 _LEAST_PART = 12
-_words = re.compile(r"[^ {}@]+").finditer
 _next_word = re.compile(r" ([^ {}@]+)").match
 _wrapper_words = re.compile(rf"[ {{}}@]*(?:(?:{any_of(MARKUP_WORDS)})[ {{}}@]+){{0,6}}").match
 _FRAME = 4
@@ -109,7 +109,7 @@ def _is_extended(place: str, value: str, known: frozenset[str]) -> bool:
     """
     words = _wrapper_words(place)
     begin = end = words.end() if words else 0
-    for word in _words(place, begin):
+    for word in each_word(place, begin):
         if place[begin : word.end()] not in value:
             break
         end = word.end()
@@ -256,11 +256,12 @@ class Search:
         best = NO_MATCH
         try:
             self._budget.spend(1 + len(text) // 500)
-            if self._holds_raw(text):
+            if self._holds(self._pattern.raw, text):
                 return SUSPECT if self._pattern.is_code else EXACT
             if not self._pattern.has_arguments:
                 kind = find_bare(self._pattern.names, text, self._budget, is_compact=self._is_compact)
                 return Match(kind, 1.0, is_marked=kind == "exact") if kind != "none" else NO_MATCH
+            best = SUSPECT if self._holds(self._pattern.body, text) else NO_MATCH
             for match in self._matches(text, number, with_edits=not is_joined):
                 if match.kind == "exact":
                     return match
@@ -334,9 +335,8 @@ class Search:
         is_compact = self._is_compact
         return Search(pattern.compacted if is_compact else pattern, self._budget, [], is_compact=is_compact)
 
-    def _holds_raw(self, text: str) -> bool:
-        """Whether the text contains the call exactly as the model wrote it."""
-        raw = self._pattern.raw
+    def _holds(self, raw: str, text: str) -> bool:
+        """Whether the text contains the call, or its body, exactly as the model wrote it."""
         if len(raw) < _LEAST_RAW:
             return False
         place = text.find(raw)

@@ -121,7 +121,19 @@ class Leaf(Struct, frozen=True):
 class CallPattern:
     """The pattern of a call: its name, keys and values, each in the view of a text."""
 
-    __slots__ = ("_compacted", "is_code", "is_vague", "keys", "leaves", "name", "names", "optional", "raw", "weight")
+    __slots__ = (
+        "_compacted",
+        "body",
+        "is_code",
+        "is_vague",
+        "keys",
+        "leaves",
+        "name",
+        "names",
+        "optional",
+        "raw",
+        "weight",
+    )
 
     def __init__(self, call: ToolCall, names: Iterable[str] = (), raw: str | None = None) -> None:
         self.name = call.name
@@ -135,6 +147,8 @@ class CallPattern:
         self._collect(call)
         self.weight = sum(leaf.weight for leaf in self.leaves) + sum(map(len, self.keys))
         self.raw = self.read_raw(call) if raw is None else raw
+        self.body = self._read_body()
+        """The same without its wrapper, from its name to its last value: a copy may have got a wrapper."""
         self.is_code = _begins_like_code(call.raw) is not None and not any(key in self.raw for key in self.keys)
         """The model wrote name(value), without keys, as in a line of code."""
         self._compacted: CallPattern | None = None
@@ -146,6 +160,13 @@ class CallPattern:
             return ""
         # An empty pair at the end is part of the call.
         return view(unescape(call.raw)).strip(MARKS[:3])
+
+    def _read_body(self) -> str:
+        words = [found.span() for found in each_word(self.raw)]
+        begin = next((start for start, _ in words if self.raw.startswith(self.names, start)), len(self.raw))
+        end = next((end for start, end in reversed(words) if self.raw[start:end] not in MARKUP_WORDS), 0)
+        body = self.raw[begin:end]
+        return body if any(form in body for leaf in self.leaves for form in leaf.forms) else ""
 
     @property
     def has_arguments(self) -> bool:
@@ -163,7 +184,7 @@ class CallPattern:
             other.leaves = [Leaf(compact(leaf.key), tuple(map(compact, leaf.forms))) for leaf in self.leaves]
             other.is_vague, other.is_code = self.is_vague, self.is_code
             other.weight = sum(leaf.weight for leaf in other.leaves) + sum(map(len, other.keys))
-            other.raw = compact(self.raw)
+            other.raw, other.body = compact(self.raw), compact(self.body)
             other._compacted = other
             self._compacted = other
         return self._compacted
@@ -253,6 +274,7 @@ def _spellings(name: str) -> tuple[str, ...]:
 
 _marks = re.compile(r"[ {}@]*").match
 _word = re.compile(r"[^ {}@]+").match
+each_word = re.compile(r"[^ {}@]+").finditer
 _number = re.compile(r"\d{1,3}(?=[{}@]|\Z)").match
 _LENGTHS = tuple(sorted({len(word) for word in MARKUP_WORDS}))
 split_words = re.compile(r"[ {}@]+").split

@@ -1,12 +1,12 @@
-"""The regions of a reply in which a call does not count: quotations, code, comments, tables, strings, reasoning.
+"""The regions in which a call does not count: quotations, code, comments, tables, strings, reasoning, invented turns.
 
 A call is somebody's text there: the model shows it, quotes it or considers it. The rules are those of Markdown and HTML
 where they decide what a reader sees. `Regions` finds all regions of a text once, in linear time, and answers for any
 offset. Markers inside a call do not open or close anything, because the call is one unit.
 
 Weak models put their call into a code block or a code span. This is accepted if it cannot be a quotation: the message
-is only that block, or the line is only that span. In a quotation, a comment, a table, a string of JSON and reasoning, a
-call never counts.
+is only that block, or the line is only that span. In a quotation, a comment, a table, a string of JSON, reasoning and
+the turn of a user that the model invented, a call never counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
-from dragoman.extraction.control_tokens import control_strings
+from dragoman.extraction.control_tokens import OWN_TURNS, TURN_ENDS, TURN_STARTS, control_strings
 from dragoman.formats.thinking import pairs
 from dragoman.formats.unmarked import RESULT_TAGS
 
@@ -32,7 +32,8 @@ class Regions:
 
     def __init__(self, text: str, calls: Iterable[Span]) -> None:
         self._text = text
-        self._calls = SpanList(_find_units(text, SpanList(calls)))
+        own = SpanList(calls)
+        self._calls = SpanList(_find_units(text, own))
         self._found: dict[str, SpanList] = {}
         blocks = Blocks(text, self._calls)
         fences = SpanList(blocks.fences)
@@ -40,6 +41,7 @@ class Regions:
         self._code_or_call = SpanList([*spans, *self._calls])
         self._line_starts = [0, *(found.end() for found in _line_end(text))]
         self._words: dict[int, tuple[bool, list[Span]]] = {}
+        self._turns = SpanList(_find_turns(text, _Plain(own, fences, spans)))
         plain = _Plain(self._calls, fences, spans)
         self._quoted = SpanList(_find_quotations(text, plain))
         elements = _find_elements(text, plain)
@@ -66,6 +68,8 @@ class Regions:
 
     def find(self, span: Span) -> str:
         """Return the region of a call: `answer`, `quote`, `fence`, `code`, `comment`, `table`, `string`, `thinking`."""
+        if self._turns.covers(span[0]):
+            return "quote"
         # Blanks before a call belong to it. The position of its first letter decides.
         start, end = self._calls.around(span[0]) or span
         blanks = _blanks(self._text, start)
@@ -549,6 +553,47 @@ def _find_elements(text: str, plain: _Plain) -> list[tuple[str, Span]]:
             found.append((opened[place][1], (opened[place][2], tag.end())))
             del opened[place:]
     found += [(kind, (start, len(text))) for name, kind, start in opened if name in _ENDLESS or kind == "comment"]
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Turns of others that the model invented: a model that does not stop writes the next message of the user as well.
+
+_OTHERS = "(?:user|human|system|developer)"
+_SILENT = rf"{OWN_TURNS}|<[|｜][^<>|｜\n]{{1,60}}[|｜]>|</?s>|<[be]os>|<end_of_turn>"
+_TURN_OF_OTHERS = (
+    rf"{TURN_STARTS}[ \t]{{0,4}}{_OTHERS}\b(?=[ \t]{{0,4}}(?:[\n<\[|]|\Z))"
+    rf"|<[|｜]{_OTHERS}(?:_token)?[|｜]>(?=[ \t]{{0,4}}(?:\n|\Z))"
+    rf"|(?:^|(?<=[>\]}}~]))[ \t]{{0,4}}(?:<[|｜]{_OTHERS}(?:_token)?[|｜]>|\[inst\])"
+)
+
+
+@cache
+def _turn_patterns() -> tuple[re.Pattern[str], ...]:
+    """Compile the starts of the turns of others, their ends, and the tokens that say nothing."""
+    patterns = (_TURN_OF_OTHERS, rf"{TURN_ENDS}|\[/inst\]|(?={OWN_TURNS})", _SILENT)
+    return tuple(re.compile(each, re.IGNORECASE | re.MULTILINE) for each in patterns)
+
+
+def _find_turns(text: str, plain: _Plain) -> list[Span]:
+    """Return the turns of others. After the model said something, all that follows such a turn is invented, too.
+
+    Before that, they may be the prompt, which some servers repeat.
+    """
+    found: list[Span] = []
+    if not any([mark in text for mark in ("<|", "<｜", "<start_of_turn>", "<role>", "bos>", "]~b]", "[|", "[INST]")]):
+        return found
+    starts, ends, silent = _turn_patterns()
+    position = 0
+    while (turn := starts.search(text, position)) is not None:
+        if not plain.has(turn.end() - 1):
+            position = turn.end()
+            continue
+        if _letter(silent.sub("", text[found[-1][1] if found else 0 : turn.start()])):
+            return [*found, (turn.start(), len(text))]
+        end = ends.search(text, turn.end())
+        position = end.end() if end else len(text)
+        found.append((turn.start(), position))
     return found
 
 

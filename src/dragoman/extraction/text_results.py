@@ -11,7 +11,13 @@ from typing import Literal, NamedTuple
 
 from dragoman.characters import unescape_html
 from dragoman.errors import ConfigError
-from dragoman.extraction.control_tokens import break_tokens, mend_tokens
+from dragoman.extraction.control_tokens import (
+    OWN_TURNS,
+    TURN_ENDS,
+    TURN_STARTS,
+    break_tokens,
+    mend_tokens,
+)
 from dragoman.extraction.regions import find_code
 from dragoman.extraction.text_views import look_at
 from dragoman.formats.unmarked import RESULT_TAGS
@@ -155,20 +161,13 @@ _ROLES = (
     rf"(?:{_NAMES}|tools?|functions?(?:\.[\w.\-]{{1,100}})?|ipython|observation|environment|plugin|interpreter"
     r"|code_interpreter|user|human|system|developer)"
 )
-_OWN_ROLES = "(?:assistant|model|ai|bot|gpt|chatbot)"
-# A control token before the name of a role: the start of a turn. The marks of calls stand before names of tools.
-_CALLS = "call|tool|function|action|open|close|sep|channel|message|constrain|python|argument|think|invoke"
-_STARTS = (
-    rf"(?:<\|(?![^<>|\n]{{0,60}}?(?:{_CALLS}))[^<>|\n]{{1,60}}\|?>|<(?:start_of_turn|seed:bos|bos|role)>|\]~b\]|\[\|)"
-)
-
 _TAGS = rf"<\s{{0,3}}{_PREFIX}(?P<tag>{_NAMES})(?:\s[^<>]{{0,400}})?/?>"
 _SQUARES = rf"\[\s{{0,3}}(?P<square>{_NAMES}|tool_content|inst)(?:\s[^\[\]\n]{{0,100}})?\](?![(\[:])"
 _TOKENS = (
     rf"<\|(?![^<>|\n]*(?:end|eot))(?:[^<>|\n]{{0,40}}?(?:{_NAMES}|observation)[^<>|\n]{{0,40}}|{_ROLES}(?:_token)?)\|?>"
     rf"|<(?:start|begin)_(?:of_)?(?:{_NAMES})>"
 )
-_TURNS = rf"{_STARTS}[ \t]{{0,4}}{_ROLES}\b"
+_TURNS = rf"{TURN_STARTS}[ \t]{{0,4}}{_ROLES}\b"
 _ends_head = re.compile(r"[ \t]{0,4}(?:[\n<\[|]|\Z|\w{1,20}=)").match
 _FRAMES = r"<\|[^<>|\n]{0,40}(?:end|eot|eom|eos|start)[^<>|\n]{0,40}\|>|</s>|<eos>|<end_of_turn>"
 """Tokens before and after a turn, which belong to nothing else."""
@@ -186,17 +185,8 @@ _ANY_MARK = (
 )
 _CLOSING_TAG = rf"<\s{{0,3}}/\s{{0,3}}{_PREFIX}({_NAMES}|{_WEAK_NAMES})\s{{0,3}}>"
 _CLOSING_SQUARE = rf"\[\s{{0,3}}/\s{{0,3}}({_NAMES}|inst)\s{{0,3}}\]"
-_OWN_TURNS = (
-    rf"(?:<\|{_OWN_ROLES}(?:_token)?\|>|{_STARTS}[ \t]{{0,4}}{_OWN_ROLES}\b(?:<\|[^<>|\n]{{1,60}}\|>|\|\]|</role>)?)"
-)
-_WORD_END = r"(?:end|eot|eom|eos|return|endof[a-z]{1,12})"
-_ENDS = (
-    rf"(?:<\|(?![^<>|\n]*(?:header|of_role))(?:[^<>|\n]{{0,40}}[^<>|\na-z])?{_WORD_END}(?:[^<>|\na-z][^<>|\n]{{0,40}})?\|?>"
-    r"|</s>|<(?:seed:)?eos>|<end_of_turn>|<(?:turn|tool_response)\|>|\[e~\[|\[\|endofturn\|\]"
-    rf"|<end_(?:of_)?(?:{_NAMES})>|\[/(?:{_NAMES})\]"
-    rf"|(?={_OWN_TURNS}))"
-)
-_TAIL = rf"(?:\s{{0,20}}(?:{_OWN_TURNS}|{_FRAMES}))*"
+_ENDS = rf"(?:{TURN_ENDS}|<end_(?:of_)?(?:{_NAMES})>|\[/(?:{_NAMES})\]|(?={OWN_TURNS}))"
+_TAIL = rf"(?:\s{{0,20}}(?:{OWN_TURNS}|{_FRAMES}))*"
 
 
 @cache

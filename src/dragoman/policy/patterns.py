@@ -19,6 +19,8 @@ from dragoman.characters import normalize
 # path.
 
 ANY_FOLDERS = "**"
+_FROM_BRACKET = re.compile(r"\[.*", re.DOTALL)
+_LONGEST_NAME = 255
 _ROOT = "/"
 
 
@@ -67,6 +69,38 @@ def may_hold(pattern: str, folder: str) -> bool:
     """Whether a folder may contain something that matches the pattern, at any depth."""
     wanted = _read_generously(pattern)
     return any(list(_follow(wanted, found, _matches_loosely))[-1] for found in _spellings(folder))
+
+
+def may_expand_to(pattern: str, glob: str) -> bool:
+    """Whether bash may expand a file name pattern to a path that matches, or is below one that matches."""
+    wanted = _read_generously(pattern)
+    return any(len(wanted) in reached for found in _spellings(glob) for reached in _follow(wanted, found, _overlaps))
+
+
+def _overlaps(pattern: str, glob: str) -> bool:
+    """Whether some name matches both; brackets stand for anything. A star of bash does not stand for a first dot."""
+    one, other = (_FROM_BRACKET.sub("*", each) for each in (pattern, glob))
+    if one.startswith(".") and other[:1] in ("*", "?"):
+        return False
+    if len(other) > _LONGEST_NAME:
+        return True
+    reached = {0}
+    for place in range(len(one) + 1):
+        # The positions in the second pattern that can be reached with this much of the first one.
+        for index in range(len(other)):
+            if index in reached and (other[index] == "*" or one[place : place + 1] == "*"):
+                reached.add(index + 1)
+        if place == len(one):
+            break
+        character = one[place]
+        after = set(reached) if character == "*" else set()
+        for index in reached if character != "*" else ():
+            if other[index : index + 1] == "*":
+                after.add(index)
+            elif index < len(other) and (character == "?" or other[index] in ("?", character)):
+                after.add(index + 1)
+        reached = after
+    return len(other) in reached
 
 
 def split_path(path: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -16,6 +17,7 @@ from dragoman.policy.patterns import (
     allows_address,
     allows_path,
     matches_name,
+    may_expand_to,
     may_hold,
     mentions_address,
     mentions_path,
@@ -295,6 +297,19 @@ def paths_of(context: DecisionContext) -> list[str]:
     return [path for found in readings if found is not None for path in found.paths]
 
 
+def changed_paths_of(context: DecisionContext) -> list[str] | None:
+    """Return the files that the commands of a call name in order to change them; None if they are too many."""
+    found = [_find_changed(each) for each in commands_of(context)]
+    return None if None in found else [path for each in found for path in each or ()]
+
+
+def globs_of(context: DecisionContext) -> list[str]:
+    """Return the file name patterns of the commands of a call, below each folder that may be current."""
+    readings = [_read_only(command) for command in commands_of(context)]
+    reads = [each for found in readings if found is not None for each in found.reads if each.is_pattern]
+    return [posixpath.join(folder, each.path) for each in reads for folder in each.folders]
+
+
 def ask_shell(question: Callable[[Any], _Answer], otherwise: _Answer) -> _Answer:
     """Call the shell parser. The policy is total: a line on which the parser fails counts as not understood."""
     from dragoman.policy import shell
@@ -319,6 +334,12 @@ def mentions(pattern: str, command: str) -> bool:
 @lru_cache(maxsize=8)
 def _read_only(command: str) -> shell.ReadOnly | None:
     found: shell.ReadOnly | None = ask_shell(lambda shell: shell.read_only(command), otherwise=None)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _find_changed(command: str) -> tuple[str, ...] | None:
+    found: tuple[str, ...] | None = ask_shell(lambda shell: shell.find_changed(command), otherwise=None)
     return found
 
 
@@ -349,12 +370,25 @@ def speaks_against(rule: Rule, call: ToolCall, context: DecisionContext) -> bool
 
 def find_beneath(rules: Sequence[Rule], call: ToolCall, context: DecisionContext) -> Rule | None:
     """Return the first of these rules that names something which a search of a folder could find."""
+    if class_of(context.tool) == "exec":
+        return min((rule for rule in rules if _may_be_read_by_command(rule, context)), key=rank, default=None)
     if not searches(context.tool):
         return None
     about = [rule for rule in rules if rule.pattern is not None and covers(rule, context.tool, call.name)]
     folders = [operand.value for operand in context.operands if operand.kind == "path"]
     found = (rule for rule in about if any(may_hold(rule.pattern or "", folder) for folder in folders))
     return min(found, key=rank, default=None)
+
+
+def _may_be_read_by_command(rule: Rule, context: DecisionContext) -> bool:
+    """Whether a command searches a folder, or names files by a pattern, so that it could read what a rule names."""
+    pattern = rule.pattern
+    if rule.subject.lower() != "read" or pattern is None:
+        return False
+    folders = [each.value for each in context.operands if each.kind == "path" and each.value.endswith("/")]
+    return any(may_hold(pattern, folder) for folder in folders) or any(
+        may_expand_to(pattern, glob) for glob in globs_of(context)
+    )
 
 
 def find_allowing(rules: Sequence[Rule], context: DecisionContext) -> tuple[Rule, ...]:
@@ -429,6 +463,13 @@ def _names_file_of_command(rule: Rule, context: DecisionContext) -> bool:
     pattern, files = rule.pattern, [operand for operand in context.operands if operand.kind == "path"]
     if family == "write":
         files = [operand for operand in files if operand.access == "write"]
-    elif any(mentions_path(pattern, path) for path in paths_of(context)):
+    named = changed_paths_of(context) if family == "write" else paths_of(context)
+    if named is None:
         return True
-    return any(_mentions(pattern, operand) for operand in files)
+    return any(_mentions_name(pattern, path) for path in named) or any(_mentions(pattern, each) for each in files)
+
+
+def _mentions_name(pattern: str, path: str) -> bool:
+    # The workspace is unknown here, so a relative pattern may start anywhere in an absolute path.
+    is_absolute = path.startswith("/") and not pattern.startswith(("/", "~"))
+    return mentions_path(pattern, path) or (is_absolute and mentions_path(f"**/{pattern}", path))

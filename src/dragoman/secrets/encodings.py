@@ -23,7 +23,7 @@ _ESCAPES: Final = r"""(?:
     (?<=(?<!\\)\\)\\*+(?: (?:e|033|x1[bB]|u001[bB])\[[0-9;]{0,16}m
         | u\{(?P<brace>[0-9a-fA-F]{1,6})\} | u(?P<four>[0-9a-fA-F]{4}) | U(?P<eight>[0-9a-fA-F]{8})
         | x\{?(?P<hex>[0-9a-fA-F]{2})\}? | (?P<octal>[0-3][0-7]{2}) | [nrt]
-        | (?P<sign>[^A-Za-z0-9\s\\]) | (?=\r?\n) )
+        | (?=&) | (?P<sign>[^A-Za-z0-9\s\\ODD]) | )
   | (?<=&)(?:amp;){0,3}(?: \#(?: [xX]0{0,8}(?P<entity>[0-9a-fA-F]{1,6}) | 0{0,8}(?P<number>[0-9]{1,7}) );?
         | (?P<named>amp|lt|gt|quot|apos); | shy; | nbsp; | zwn?j; | ZeroWidthSpace; )
   | (?<=%)(?:25){0,3}(?P<percent>[0-9a-fA-F]{2})
@@ -37,7 +37,7 @@ _CONTROLS: Final = "\x00-\x08\x0e-\x1f\x7f-\x9f"
 _NAMED: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 # A pattern that begins with a set of characters is found several times as fast as alternatives.
 _HAS_ESCAPE = re.compile(
-    rf"[\\^&%={_CONTROLS}](?:(?<=\\)[uUxe0-3\"'/&<>\n\r]|(?<=\^)\[|(?<=&)[#alqgsnzZ]|(?<=%)[0-9a-fA-F]{{2}}"
+    rf"[\\^&%={_CONTROLS}](?:(?<=\\)|(?<=\^)\[|(?<=&)[#alqgsnzZ]|(?<=%)[0-9a-fA-F]{{2}}"
     rf"|(?<==)[0-9A-F\r\n]|(?<=[{_CONTROLS}]))"
 ).search
 # The beginning of an escape at the end of a text: what it is depends on what follows.

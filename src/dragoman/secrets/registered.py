@@ -14,7 +14,16 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 from dragoman.errors import ConfigError
-from dragoman.secrets.encodings import Dump, cell_forms, dumps, readings, undecided_dump, unfinished, word_forms
+from dragoman.secrets.encodings import (
+    Dump,
+    Reading,
+    cell_forms,
+    dumps,
+    readings,
+    undecided_dump,
+    unfinished,
+    word_forms,
+)
 from dragoman.secrets.spans import RedactedOutput, Render, Span
 from dragoman.secrets.vendors import word_set
 
@@ -101,6 +110,10 @@ def _escaped(value: str) -> Iterator[str]:
         yield form.replace("&#x27;", "&apos;").replace("&quot;", "&#34;")
     yield value.replace("'", "'\\''")
     yield value.replace("'", "\\'")
+    # Quotes in quotes: in CSV, in SQL and YAML, and in a shell.
+    yield value.replace('"', '""')
+    yield value.replace("'", "''")
+    yield value.replace("'", "'\"'\"'")
     yield re.sub(r"([^\w@%+=:,./-])", r"\\\1", value, flags=re.ASCII)
 
 
@@ -232,6 +245,8 @@ def _plain_forms(value: str) -> Iterator[str]:
     """The forms of a secret whose characters may be encoded one by one, or stand apart."""
     raw = value.encode("utf-8", "surrogatepass")
     yield squeeze(value)
+    # A reading contains no backslash, and decodes what looks like an escape in the secret itself.
+    yield from (own for own in (squeeze(value.replace("\\", "")), Reading(value).text) if len(own) >= SHORTEST)
     # At the end of a line, a sign of equality is read as a soft line break.
     yield squeeze(value).replace("=", "")
     # Escapes of bytes, and of the halves of a character beyond the first plane.

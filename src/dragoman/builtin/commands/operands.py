@@ -582,7 +582,7 @@ class TooMany(Exception):
 
 
 def find_reads(reads: Iterable[Reading], top: str) -> list[Operand]:
-    """The files behind links, inside and outside the workspace, and names of files that would become options."""
+    """The files behind links, in and outside the workspace, names that would become options, and searched folders."""
     found: dict[Operand, None] = {}
     budget = [_MOST_PATHS, _MOST_ENTRIES]
     for reading in reads:
@@ -617,6 +617,14 @@ def _find_behind_links(reading: Reading, top: str, budget: list[int]) -> Iterato
                 is_inside = _is_inside(real, top) and not (reading.kind == "tree" and _leads_out(real, top, budget))
                 if not is_inside or real != os.path.normpath(path):
                     yield Operand("path", named, "read", real, is_inside)
+        yield from _find_searched(reading, start, top)
+
+
+def _find_searched(reading: Reading, start: str, top: str) -> Iterator[Operand]:
+    """The folder in which a command searches all files, with a slash at its end. A pattern names some of its parts."""
+    real = os.path.realpath(start if reading.is_pattern else f"{start}/{reading.path}")
+    if reading.is_searched and _is_inside(real, top) and os.path.isdir(real):
+        yield Operand("path", f"{os.path.relpath(real, top)}/", "read", real)
 
 
 def _expand(start: str, pattern: str, budget: list[int]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.policy.shell.effects import ProgramStart, Reading, ReadOnly, read_only, scripts, visits
+from dragoman.policy.shell.effects import ProgramStart, Reading, ReadOnly, find_changed, read_only, scripts, visits
 from dragoman.policy.shell.match import allows, allows_any, mentions, suggest
 from dragoman.policy.shell.parser import CommandLine, Redirection, SimpleCommand, read_command
 
@@ -15,6 +15,7 @@ __all__ = [
     "SimpleCommand",
     "allows",
     "allows_any",
+    "find_changed",
     "mentions",
     "read_command",
     "read_only",

@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.policy.shell.parser import FAULTS, CommandLine, Redirection, SimpleCommand, read_command, words_of
 from dragoman.policy.shell.programs import (
+    FILE_CHANGERS,
     MANY_COMMANDS,
     SHELLS,
     WRAPPERS,
@@ -41,6 +43,8 @@ class Reading(Struct, frozen=True):
     """Every folder that may be current then, relative to the start folder or absolute."""
     is_pattern: bool = False
     """Whether bash expands it to the names of files."""
+    is_searched: bool = False
+    """Whether the command shows the content of all files below it, if it is a folder."""
 
     @property
     def leaves(self) -> bool:
@@ -170,6 +174,77 @@ def _move(folders: tuple[str, ...], command: SimpleCommand) -> tuple[str, ...] |
         return None
     moved = dict.fromkeys((*folders, *(posixpath.join(folder, operands[0]) for folder in folders)))
     return tuple(moved) if len(moved) <= _MOST_FOLDERS else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The files that a line names, and those that it names in order to change them, for rules about files.
+
+_INPUTS = frozenset({"<", "<<", "<<-", "<<<", "<&"})
+_INTO_THE_LAST = frozenset({"cp", "ln", "install", "rsync"})
+_TARGETS = ("-t", "--target-directory")
+_MOST_CHANGED = 20_000
+_ARCHIVERS = frozenset({"tar", "cpio"})
+"""They mostly read the files that they name."""
+
+
+def find_changed(text: str) -> tuple[str, ...] | None:
+    """Return the files that a line would change, as far as it names them: targets of output, and files for `rm`, ...
+
+    None if there are more than are looked at.
+    """
+    text = _before_here_document(text)
+    named: dict[tuple[str, ...], dict[str, None]] = {}
+    for start in visits(text):
+        named.setdefault(start.folders, {}).update(dict.fromkeys(_changed_by(start.words)))
+    for command, folders in _follow_all(read_command(text)):
+        targets = (each.target for each in command.redirections if each.operator not in _INPUTS and not each.joins)
+        named.setdefault(folders, {}).update(dict.fromkeys(targets))
+    if sum(len(folders) * len(names) for folders, names in named.items()) > _MOST_CHANGED:
+        return None
+    found = (
+        posixpath.join(each, name) for folders, names in named.items() for name in names if name for each in folders
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _changed_by(words: tuple[str, ...]) -> tuple[str, ...]:
+    program = base_name(words[0])
+    if program == "sed":
+        known = find_known((program, *words[1:]))
+        return words[1:] if known is not None and known.arguments.named else ()
+    if program not in FILE_CHANGERS - _ARCHIVERS:
+        return ()
+    if program in _INTO_THE_LAST and not any(word.startswith(_TARGETS) for word in words):
+        return words[-1:]
+    return tuple(_value_of(word) for word in words[1:])
+
+
+def _value_of(word: str) -> str:
+    """Return the part of a word that may name a file: the value of an option, or of `of=`."""
+    return word.partition("=")[2] if word[:1] == "-" or word.startswith("of=") else word
+
+
+def _follow_all(line: CommandLine) -> Iterator[tuple[SimpleCommand, tuple[str, ...]]]:
+    """Return each command with every folder in which it may run, also of a line that is not understood."""
+    folders: tuple[str, ...] = ("",)
+    for command in line.commands:
+        yield command, folders
+        if command.words[:1] == ("cd",):
+            folders = _move(folders, command) or folders
+
+
+def _find_named(text: str) -> Iterator[Reading]:
+    """Return the files that a line names which is not understood. Words with blanks are prose or code."""
+    for command, folders in _follow_all(read_command(_before_here_document(text))):
+        inputs = (each.target for each in command.redirections if each.operator == "<")
+        for name in (*map(_value_of, command.words[1:]), *inputs):
+            if name and not any(map(str.isspace, name)):
+                yield Reading(name, "file", folders)
+
+
+def _before_here_document(text: str) -> str:
+    """Return a line without its here-documents and what follows them: their content is not read as commands."""
+    return text.partition("\n")[0] if "<<" in text else text
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -375,12 +450,7 @@ def _reads_input(rest: tuple[str, ...]) -> bool:
 
 
 def _takes_its_program_from_input(name: str, rest: tuple[str, ...]) -> bool:
-    replaced = "{}"
-    index = 0
-    while index < len(rest) and rest[index].startswith("-"):
-        if rest[index].startswith("-I"):
-            replaced = rest[index][2:] or "".join(rest[index + 1 : index + 2])
-        index += 2 if rest[index] in _VALUED_OF_XARGS else 1
+    replaced, index = _read_options_of_xargs(rest)
     words = rest[index:]
     if not words:
         return name == "parallel"
@@ -389,6 +459,30 @@ def _takes_its_program_from_input(name: str, rest: tuple[str, ...]) -> bool:
     if base_name(words[0]) in SHELLS:
         return len(words) == 1 or any(replaced and replaced in word for word in words)
     return base_name(words[0]) in WRAPPERS and not any(not word.startswith("-") for word in words[1:])
+
+
+def _read_options_of_xargs(rest: tuple[str, ...]) -> tuple[str, int]:
+    """Return the text that the input replaces, and how many of the words are options."""
+    replaced = "{}"
+    index = 0
+    while index < len(rest) and rest[index].startswith("-"):
+        if rest[index].startswith("-I"):
+            replaced = rest[index][2:] or "".join(rest[index + 1 : index + 2])
+        index += 2 if rest[index] in _VALUED_OF_XARGS else 1
+    return replaced, index
+
+
+def add_input(command: SimpleCommand) -> SimpleCommand:
+    """Return the command with the words that `xargs` adds to it or replaces, marked as unknown like expansions."""
+    place = next((index for index, word in enumerate(command.words) if base_name(word) in ("xargs", "parallel")), None)
+    if place is None:
+        return command
+    replaced, _ = _read_options_of_xargs(command.words[place + 1 :])
+    marks = [
+        "input" if replaced and index > place and replaced in word else "".join(command.marks[index : index + 1])
+        for index, word in enumerate(command.words)
+    ]
+    return replace(command, words=(*command.words, ""), marks=(*marks, "input"))
 
 
 def _runs_what_it_finds(command: SimpleCommand) -> bool:
@@ -442,7 +536,7 @@ def read_only(text: str) -> ReadOnly:
     line = read_command(text)
     why = next((FAULTS[fault] for fault in line.faults if fault not in _BEARABLE), "")
     if why:
-        return ReadOnly(False, why)
+        return ReadOnly(False, why, tuple(_find_named(text)))
     found = _Findings()
     for command, folders in _follow_folders(line):
         judged = _judge(command, folders, found)
@@ -461,13 +555,15 @@ def _judge(command: SimpleCommand, folders: tuple[str, ...], found: _Findings) -
     """Return why a command may do more than read; empty if it does not. Adds the files it reads to `found`."""
     if not command.words:
         return "it sets a variable, or writes a file, and runs nothing"
-    for assignment in command.assignments:
-        if not _HARMLESS_SETTING.match(assignment):
-            return f"it sets `{assignment.partition('=')[0]}`, which may change what a program does"
-    for redirection in command.redirections:
-        why = _judge_redirection(redirection, folders, found)
-        if why:
-            return why
+    odd = next((each for each in command.assignments if not _HARMLESS_SETTING.match(each)), "")
+    reasons = [odd and f"it sets `{odd.partition('=')[0]}`, which may change what a program does"]
+    # All of them are judged, because each adds the files that it reads.
+    reasons += [_judge_redirection(each, folders, found) for each in command.redirections]
+    reasons.append(_judge_words(command, folders, found))
+    return next(filter(None, reasons), "")
+
+
+def _judge_words(command: SimpleCommand, folders: tuple[str, ...], found: _Findings) -> str:
     if command.words[0] == "cd":
         # Whatever its words are, it only changes the folder for what follows. Its messages show what a pattern matches.
         found.leaves = found.leaves or any("glob" in marks for marks in command.marks)
@@ -498,23 +594,22 @@ def _note(known: Known, command: SimpleCommand, folders: tuple[str, ...], found:
     for part in arguments.parts:
         if part.kind in NAMED_KINDS and part.text not in ("-", "/dev/null"):
             is_pattern = "glob" in command.marks[part.index]
-            found.reads.append(Reading(part.text, part.kind, folders, is_pattern))
+            is_searched = arguments.searches and part.kind != "source"
+            found.reads.append(Reading(part.text, part.kind, folders, is_pattern, is_searched))
     # A rule about files should also find those that are named in a way that is not known.
     for index in arguments.unknown:
         word = command.words[index]
         found.reads.append(Reading(word if word[:1] != "-" else word.partition("=")[2] or word[2:], "read", folders))
     if arguments.here:
-        found.reads.append(Reading("", arguments.here, folders))
+        found.reads.append(Reading("", arguments.here, folders, is_searched=arguments.searches))
 
 
 def _judge_redirection(redirection: Redirection, folders: tuple[str, ...], found: _Findings) -> str:
     if redirection.joins or redirection.discards:
         return ""
+    if redirection.operator == "<" and not redirection.target.startswith("/dev/"):
+        found.reads.append(Reading(redirection.target, "read", folders))
     if redirection.operator != "<" or redirection.descriptor not in (None, 0):
         return f"it redirects to `{redirection.target}`"
-    if redirection.target == "/dev/null":
-        return ""
-    if redirection.target.startswith("/dev/"):
-        return f"it reads the device `{redirection.target}`"
-    found.reads.append(Reading(redirection.target, "read", folders))
-    return ""
+    is_device = redirection.target.startswith("/dev/") and redirection.target != "/dev/null"
+    return f"it reads the device `{redirection.target}`" if is_device else ""

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from dragoman.policy.shell.effects import is_plain, runs_its_input, runs_what_it_writes
+from dragoman.policy.shell.effects import add_input, is_plain, runs_its_input, runs_what_it_writes
 from dragoman.policy.shell.parser import KEYWORDS, CommandLine, SimpleCommand, read_command, read_pattern, words_of
 from dragoman.policy.shell.programs import (
     SHELLS,
@@ -136,6 +136,8 @@ _SUBCOMMAND_FIRST = words_of(
     "git gh glab docker podman kubectl cargo pip pip3 uv poetry apt apt-get helm terraform pnpm yarn"
 )
 _CLUSTER = re.compile(r"-[A-Za-z]+\Z")
+# `git -c alias.p=push p`: any subcommand may have any name.
+_is_alias = re.compile(r"(?:-c|--config-env=)?alias\.", re.IGNORECASE).match
 _NEXT_WORD = re.compile(r"[ \t]+([A-Za-z][A-Za-z0-9_:-]*)(?=[ \t\n;|&)]|\Z)")
 
 
@@ -172,7 +174,7 @@ class DenyPattern:
             return False
         if self._is_other_subcommand(words[1:2], marks[1:2]):
             return False
-        if any(marks[1:]):
+        if any(marks[1:]) or (self.program == "git" and any(map(_is_alias, words))):
             return True
         return self._has_operands(words[1:]) and all(self._has_option(option, words[1:]) for option in self._options)
 
@@ -439,7 +441,7 @@ def _mentions(pattern: DenyPattern, line: CommandLine) -> bool:
         is_rest_plain = is_rest_plain and is_alone_plain
         # Data that goes through a pipe to a program that may run it is not only data.
         is_data = is_alone_plain and (is_rest_plain or not is_piped)
-        if runs_its_input(command, is_fed) or _is_mentioned_by(pattern, command, is_data):
+        if runs_its_input(command, is_fed) or _is_mentioned_by(pattern, add_input(command), is_data):
             return True
     return False
 

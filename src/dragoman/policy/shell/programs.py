@@ -62,6 +62,10 @@ WRAPPERS = words_of(
     "make cmake ninja tmux screen start-stop-daemon run-parts logsave sg newgrp pkexec gosu su-exec tini"
 )
 
+FILE_CHANGERS = words_of(
+    "rm rmdir unlink shred mv cp ln dd tee truncate install chmod chown chgrp touch mkdir mkfifo mknod tar rsync cpio"
+)
+"""Programs that change the files which their arguments name."""
 _TEXT_RUNNERS = words_of(
     "eval trap alias ssh sshpass watch parallel su runuser script at batch crontab tmux screen expect sg systemd-run "
     "flock entr unbuffer npx pnpx bunx docker podman kubectl"

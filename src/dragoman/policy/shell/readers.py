@@ -194,7 +194,7 @@ READERS: dict[str, Row] = {
                    "--rawfile=word,read --args --jsonargs --compact-output --null-input --exit-status --slurp "
                    "--raw-output --raw-input --color-output --monochrome-output --sort-keys --join-output "
                    "--ascii-output --seq --stream --unbuffered --help --version", "jq read*", is_free=True),
-    "diff": _strict(_DIFFERENCE, "tree tree"),
+    "diff": _strict(_DIFFERENCE, "tree tree", searches=True),
     "printf": make_row("", "printf text*", style="first"),
     "ps": make_row(_PROCESSES, "", is_apart=True),
     "sort": _strict(_SORT),
@@ -210,7 +210,7 @@ READERS: dict[str, Row] = {
     "tree": make_row(_TREE, "search*", here=True, is_apart=True),
     "find": make_row(_FIND, "search*", style="words", here=True, is_exact=True),
     **dict.fromkeys(("fd", "fdfind"), make_row(_FD, "word search*", here=True)),
-    "rg": make_row(_RIPGREP, "word search*", here=True),
+    "rg": make_row(_RIPGREP, "word search*", here=True, searches=True),
     "date": _strict("-Ru -d=moment -I[=word] -r=read --date=moment --debug --iso-8601[=word] --resolution --rfc-email "
                     "--rfc-3339=word --reference=read --utc --universal", "clock"),
     "hostname": make_row("-fsiId --fqdn --short --ip-address --all-ip-addresses --domain", ""),

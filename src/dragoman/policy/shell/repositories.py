@@ -100,7 +100,7 @@ _GIT_READING: dict[str, Row] = {
     "name-rev": _git("--name-only --tags --refs=word --exclude=word --all --undefined --always"),
     "merge-base": _git("-a --all --octopus --independent --is-ancestor --fork-point"),
     "count-objects": _git("-vH --verbose --human-readable", ""),
-    "grep": _git(_GREP, "word read*", numbers="-"),
+    "grep": _git(_GREP, "word read*", numbers="-", searches=True),
     "for-each-ref": _git(_LISTED + "--count=number -spt --shell --perl --python --tcl"),
     "show-ref": _git("-dsq --tags --heads --verify --head --dereference --hash[=number] --abbrev[=number] --quiet"),
     "show-branch": _git("-arg --all --remotes --current --topo-order --date-order --sparse --list --sha1-name "

@@ -92,7 +92,7 @@ class Option(Struct, frozen=True):
     """Whether its value may be missing. Then only an attached word is its value."""
     traits: str = ""
     """`^`: it shows something from outside the workspace. `!`: known, but a star in a rule does not cover it.
-    `#`: it stands for the first operand. `.`: it reads the current folder. `+`: it follows links."""
+    `#`: it stands for the first operand. `.`: it searches folders, or else the current one. `+`: it follows links."""
 
 
 class Row(Struct, frozen=True):
@@ -121,6 +121,8 @@ class Row(Struct, frozen=True):
     """If not empty: with operands, one of these options has to be there."""
     leaves: bool = False
     """Whether it always shows something from outside the workspace."""
+    searches: bool = False
+    """Whether it shows the content of all files below a folder that it reads."""
     is_exact: bool = False
     """Whether the program reads options with `getopt`, or as exactly. For others, a word after an option is its value
     only if it could not be an option itself."""
@@ -179,6 +181,8 @@ class Arguments(Struct):
     """The words that name something outside the workspace, although they are not paths."""
     here: str = ""
     """The kind in which it reads the current folder; empty if it does not."""
+    searches: bool = False
+    """Whether it shows the content of all files below a folder that it reads."""
 
 
 def read_arguments(row: Row, words: Sequence[str], marks: Sequence[str], start: int) -> Arguments:
@@ -351,6 +355,7 @@ class _Reading:
                 self._add(index, kind, self.words[index])
         if self.operands and row.listing and row.listing.isdisjoint(self.given):
             self._fail(self.operands[0], f"`{self.words[self.operands[0]]}` is something that it may create")
+        self.found.searches = row.searches or "." in self.traits
         is_empty = len(self.operands) <= len(kinds)
         if row.always_here or (is_empty and (row.here or "." in self.traits)):
             self.found.here = "tree" if "+" in self.traits else "search"
