@@ -184,7 +184,9 @@ def receive(response: Any, tools: Toolset | None, taken: frozenset[str] = frozen
 
 
 _BLOCKS = ("text", "tool_use", "thinking")
-_FIELDS = frozenset({"role", "text", "content", "thinking", "reasoning_content", "tool_calls", "function_call"})
+_FIELDS = frozenset(
+    {"role", "text", "content", "thinking", "reasoning", "reasoning_content", "tool_calls", "function_call"}
+)
 """A mapping with one of these is a message, or a part of one."""
 
 
