@@ -136,9 +136,15 @@ class RunTimer:
     def __init__(self) -> None:
         self.seconds: list[float] = []
         self._model_seconds = 0.0
+        self.run_alone = self._timed(self._run_alone)
         for engine, name in ((PostgresEngine, "_run"), (EmbeddedEngine, "_execute")):
             setattr(engine, name, self._timed(getattr(engine, name)))
         setattr(ScriptedModel, "send", self._counted(ScriptedModel.send))  # noqa: B010
+
+    @staticmethod
+    async def _run_alone(agent: Agent[Any]) -> None:
+        """Execute a run in this process, without an engine and without a journal."""
+        await agent.arun("Count.")
 
     def _timed(self, execute: Callable[..., Any]) -> Callable[..., Any]:
         async def timed(*arguments: Any) -> Any:
@@ -229,15 +235,19 @@ async def measure_steps(address: str, folder: Path, *, is_ours: bool) -> None:
 async def compare_steps(
     engine: Engine, counter: StepCounter, timer: RunTimer, empty_steps: Callable[[int], float]
 ) -> None:
-    pairs = []
+    rounds, agent = [], make_agent(0.0)
     for _ in range(ROUNDS):
         # In turns, because the load of a machine changes.
         ours = await steps_of(engine, counter, timer, 5)
-        pairs.append((ours, await asyncio.to_thread(empty_steps, counter.steps)))
-    ours, empty = (statistics.median(values) for values in zip(*pairs, strict=True))
-    ratio = statistics.median(one / other for one, other in pairs)
+        await timer.run_alone(agent)
+        alone = timer.seconds.pop() / counter.steps
+        rounds.append((ours, alone, await asyncio.to_thread(empty_steps, counter.steps)))
+    ours, alone, empty = (statistics.median(values) for values in zip(*rounds, strict=True))
+    whole = statistics.median(one / empty for one, _, empty in rounds)
+    added = statistics.median((one - own) / empty for one, own, empty in rounds)
     print(f"Postgres, a step:       {ours * 1e3:6.1f} ms, {counter.steps} steps in a run")
-    print(f"Postgres, an empty one: {empty * 1e3:6.1f} ms; ratio {ratio:.2f}")
+    print(f"Postgres, an empty one: {empty * 1e3:6.1f} ms; ratio {whole:.2f}")
+    print(f"without an engine:      {alone * 1e3:6.1f} ms; the engine adds {added:.2f} empty steps to each step")
 
 
 # ---- all -------------------------------------------------------------------------------------------------------------

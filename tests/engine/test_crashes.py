@@ -43,8 +43,9 @@ def test_a_worker_killed_at_any_write_or_step_is_replaced(
         writes = [call for name in killed if name.startswith("write") for call in unknown[name]]
         assert Counter(writes) == dict.fromkeys(LINES, 2)
         assert len(killed) > 40
-        # No step ends between the two writes.
-        assert [call for name in killed if name.startswith("step") for call in unknown[name]] == []
+        # A step may end while the result of its call is written. No other step leaves an outcome open.
+        steps = [call for name in killed if name.startswith("step") for call in unknown[name]]
+        assert Counter(steps) <= Counter(dict.fromkeys(LINES, 2))
     for name, was_killed in killed.items():
         assert was_killed or unknown[name] == []
 
