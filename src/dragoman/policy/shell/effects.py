@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -192,7 +193,7 @@ def find_changed(text: str) -> tuple[str, ...] | None:
 
     None if there are more than are looked at.
     """
-    text = _before_here_document(text)
+    text = _without_here_documents(text)
     named: dict[tuple[str, ...], dict[str, None]] = {}
     for start in visits(text):
         named.setdefault(start.folders, {}).update(dict.fromkeys(_changed_by(start.words)))
@@ -235,16 +236,42 @@ def _follow_all(line: CommandLine) -> Iterator[tuple[SimpleCommand, tuple[str, .
 
 def _find_named(text: str) -> Iterator[Reading]:
     """Return the files that a line names which is not understood. Words with blanks are prose or code."""
-    for command, folders in _follow_all(read_command(_before_here_document(text))):
+    for command, folders in _follow_all(read_command(_without_here_documents(text))):
         inputs = (each.target for each in command.redirections if each.operator == "<")
         for name in (*map(_value_of, command.words[1:]), *inputs):
             if name and not any(map(str.isspace, name)):
                 yield Reading(name, "file", folders)
 
 
-def _before_here_document(text: str) -> str:
-    """Return a line without its here-documents and what follows them: their content is not read as commands."""
-    return text.partition("\n")[0] if "<<" in text else text
+_HERE_DOCUMENT = re.compile(r"""(?<!<)<<(?!<)-?[ \t]*(?:\\?([\w.\-]+)|"([^"\n]+)"|'([^'\n]+)')""")
+
+
+def _without_here_documents(text: str) -> str:
+    """Return a line without its here-documents, whose content is not read as commands.
+
+    One without an end is kept: it may be only a text in quotes, and commands may follow.
+    """
+    lines = text.split("\n")
+    places: dict[str, list[int]] = {}
+    for index, line in enumerate(lines):
+        places.setdefault(line.strip("\t"), []).append(index)
+    kept: list[str] = []
+    position = 0
+
+    def skip(found: re.Match[str]) -> str:
+        nonlocal position
+        ends = places.get(found[found.lastindex or 0], [])
+        index = bisect_left(ends, position)
+        if index == len(ends):
+            return found[0]
+        position = ends[index] + 1
+        return ""
+
+    while position < len(lines):
+        line = lines[position]
+        position += 1
+        kept.append(_HERE_DOCUMENT.sub(skip, line))
+    return "\n".join(kept)
 
 
 # --------------------------------------------------------------------------------------------------------------------
