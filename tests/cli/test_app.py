@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 import dragoman as package
+from dragoman.cli.screen import report_error
+from dragoman.errors import ConfigError, ConnectFailed
+from dragoman.journal.journal import JournalFailed, JournalUnreachable
 
 COMMAND = [sys.executable, "-m", "dragoman"]
 
@@ -121,3 +124,16 @@ def test_colours_only_on_a_terminal_and_never_with_no_color() -> None:
     assert green not in output_on_a_terminal(plain | {"NO_COLOR": "1"})
     piped = subprocess.run([*COMMAND, "formats", "hermes"], capture_output=True, env=plain, check=True)
     assert b"\x1b" not in piped.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConnectFailed("no server answers"), 4),
+        (JournalUnreachable("the database is away"), 4),
+        (ConfigError("no such option"), 2),
+        (JournalFailed("the disk is full"), 1),
+    ],
+)
+def test_the_exit_code_of_an_error_that_ends_a_run(error: Exception, code: int) -> None:
+    assert report_error(error, {}) == code

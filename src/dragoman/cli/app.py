@@ -18,9 +18,9 @@ from typer.core import TyperCommand
 from typer.main import get_command
 
 from dragoman import __version__
-from dragoman.cli.exit_codes import NO_ANSWER, USAGE_ERROR
+from dragoman.cli.exit_codes import NO_ANSWER, USAGE_ERROR, is_temporary
 from dragoman.cli.parameters import PlainGroup
-from dragoman.errors import DragomanError, TransportError
+from dragoman.errors import DragomanError
 
 _WIDE, _NARROWEST, _NARROW_COLUMN = 60, 24, 9
 
@@ -272,9 +272,7 @@ def _run(arguments: list[str]) -> int:
         ended = app(args=arguments, prog_name="dragoman", standalone_mode=False)
     except DragomanError as error:
         _print_error(str(error), error.command_hint)
-        from dragoman.journal.journal import JournalUnreachable
-
-        return NO_ANSWER if isinstance(error, TransportError | JournalUnreachable) else USAGE_ERROR
+        return NO_ANSWER if is_temporary(error) else USAGE_ERROR
     except typer.TyperException as error:
         message = error.format_message().rstrip(".").replace(": Value error, ", ": ")
         path = getattr(getattr(error, "ctx", None), "command_path", "dragoman")

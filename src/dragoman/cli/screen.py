@@ -21,8 +21,8 @@ import msgspec
 from dragoman.agent.redaction import redact_arguments
 from dragoman.agent.result import OutcomeKind, RunResult
 from dragoman.characters import escape_json, escape_line, escape_message, escape_text, quote_value
-from dragoman.cli.exit_codes import EXIT_CODES, FATAL, NO_ANSWER, SIGNAL_BASE, USAGE_ERROR
-from dragoman.errors import ConfigError, DragomanError, TransportError
+from dragoman.cli.exit_codes import EXIT_CODES, FATAL, NO_ANSWER, SIGNAL_BASE, USAGE_ERROR, is_temporary
+from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession
 from dragoman.media import describe_size, measure, read_base64
 from dragoman.secrets import HumanSink, scrub
@@ -321,7 +321,7 @@ class LineIndex:
         return f"{line}:{column}, offsets {span[0]}..{span[1]}"
 
 
-# ---- errors ---------------------------------------------------------------------------------------------------------
+# ---- errors ----------------------------------------------------------------------------------------------------------
 
 _USAGE_ERRORS = (ConfigError, UnknownRun, UnknownSession)
 
@@ -366,7 +366,7 @@ def report_error(error: Exception, environment: Mapping[str, str]) -> int:
     """Print the error that ended a run, and return the exit code. A traceback is printed with DRAGOMAN_DEBUG only."""
     if isinstance(error, DragomanError):
         print_error(str(error), error.command_hint)
-        if isinstance(error, TransportError):
+        if is_temporary(error):
             return NO_ANSWER
         return USAGE_ERROR if isinstance(error, _USAGE_ERRORS) else FATAL
     if isinstance(error, OSError):
