@@ -105,6 +105,11 @@ def test_no_match_is_an_empty_list_and_never_none() -> None:
         assert extract(response).calls == []
 
 
+@pytest.mark.parametrize("field", ["thinking", "reasoning_content", "reasoning"])
+def test_a_message_may_have_only_thinking(field: str) -> None:
+    assert extract({"role": "assistant", field: "Hm."}).thinking == extract({field: "Hm."}).thinking == "Hm."
+
+
 def test_a_mapping_that_is_no_reply_is_an_error_that_names_its_keys() -> None:
     for response in ({"type": "tool_use", "name": "read_file", "input": PATH}, {"data": {"choices": []}}):
         with pytest.raises(ConfigError, match=f"{next(iter(response))!r}.* is not a reply"):

@@ -12,6 +12,7 @@ from dragoman.extraction.echo import EchoIndex
 from dragoman.extraction.echo_reader import EchoReader
 from dragoman.extraction.suspects import is_own_words, marks_in
 from dragoman.formats.envelope import NoCall, read_envelope
+from dragoman.formats.thinking import THINKING_FIELDS
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, Message, Reply, Text, Thinking, ToolCall, ToolResult
@@ -184,9 +185,7 @@ def receive(response: Any, tools: Toolset | None, taken: frozenset[str] = frozen
 
 
 _BLOCKS = ("text", "tool_use", "thinking")
-_FIELDS = frozenset(
-    {"role", "text", "content", "thinking", "reasoning", "reasoning_content", "tool_calls", "function_call"}
-)
+_FIELDS = frozenset({"role", "text", "content", "tool_calls", "function_call", *THINKING_FIELDS})
 """A mapping with one of these is a message, or a part of one."""
 
 
@@ -232,7 +231,7 @@ def _from_mapping(response: Mapping[str, Any], sent: Prepared) -> ParsedResponse
     found = _from_reply(fold(builder.take()))
     texts = {key: value for key, value in response.items() if isinstance(value, str)}
     text = texts.get("text", texts.get("content", ""))
-    thinking = texts.get("thinking", texts.get("reasoning_content", ""))
+    thinking = next((texts[key] for key in THINKING_FIELDS if key in texts), "")
     return ParsedResponse(text, thinking, found.calls, found.invalid)
 
 

@@ -21,10 +21,10 @@ from dragoman.formats.readers.arguments import Arguments, run_value
 from dragoman.formats.readers.gemma import GemmaCalls
 from dragoman.formats.steps import ReadArguments, ReadSlot, Scope, Step, Waiting, announce
 from dragoman.formats.template import Format, TemplateError, compile_template
+from dragoman.formats.thinking import THINKING_FIELDS
 
 _HEAD = ("version", "defaults", "fields", "start_anchor", "start_anchor_pattern")
 _FIELD = ("open", "open_pattern", "close", "close_pattern", "content", "content_args", "repeats", "join", "optional")
-_THINKING = ("thinking", "reasoning_content", "reasoning")
 _ARGUMENTS = {
     "json": ("unquoted_keys", "string_delims", "allow_non_json"),
     "xml-inline": ("tag_pattern", "value_parser"),
@@ -86,7 +86,7 @@ def _allow(part: Any, known: Sequence[str], path: str) -> Mapping[str, Any]:
 
 
 def _add_field(row: Format, key: str, field: Any, path: str) -> Format:
-    if key not in ("content", "tool_calls", *_THINKING):
+    if key not in ("content", "tool_calls", *THINKING_FIELDS):
         _refuse(path, "a reply has thinking, content and tool_calls, nothing else", "leave the field out")
     _allow(field, (*_FIELD, "transform", "transform_each") if key == "tool_calls" else _FIELD, path)
     if field.get("optional", True) is not True:

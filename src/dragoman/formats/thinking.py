@@ -13,6 +13,8 @@ from msgspec import Struct
 from dragoman.formats.cursor import Cursor, Markers, NotACall, Reader
 from dragoman.formats.template import Entry
 
+THINKING_FIELDS = ("thinking", "reasoning_content", "reasoning")
+"""The names that chat templates and servers give to the reasoning of a message."""
 _suffix = re.compile(r"[\w.\-]{1,40}\Z").match
 
 
