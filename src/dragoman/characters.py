@@ -25,6 +25,8 @@ _EMOJI = re.compile(
     "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u231a-\u23ff\u2460-\u24ff\u25a0-\u27bf\u2934\u2935\u2b00-\u2bff"
     "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
 ).match
+TOKENIZER_BLANKS: Final = "▁ĠĊ"
+"""What tokenizers write for a blank and for the end of a line."""
 _KEYCAP: Final = "0123456789#*"
 _EMOJI_SELECTORS: Final = "\ufe0e\ufe0f"
 _JOINERS: Final = "\u200c\u200d"

@@ -17,6 +17,7 @@ from dragoman.args.tolerant_scalars import (
     read_string,
     value_ends,
 )
+from dragoman.characters import TOKENIZER_BLANKS
 
 # --------------------------------------------------------------------------------------------------------------------
 # The reader accepts one value in a union of JSON, JSON5, Python literals and JavaScript.
@@ -431,8 +432,10 @@ def repair(text: str, *, complete: bool = True) -> Repaired:
 
 _QUOTED = r"""(?P<quoted>"(?:[^"\\]|\\.)*+\\?(?:"|\Z)|“[^”]*+(?:”|\Z)|'(?:[^'\\\n]|\\.)*+')"""
 _ODD_COLON = re.compile(rf"""{_QUOTED}|(?<=[^\\]["”}}\]\del])\s*([：，])(?=\s*["“{{\[\dtfn-])""", re.DOTALL)
-_ODD_BLANK = re.compile(rf"""{_QUOTED}|(?<=[:,{{\[}}\]"])[▁ĠĊ]+|[▁ĠĊ]+(?=[{{}}\[\]:,"])|\A[▁ĠĊ]+|[▁ĠĊ]+\Z""", re.DOTALL)
-"""Matches what tokenizers write for a blank and a newline."""
+_PIECES = f"[{TOKENIZER_BLANKS}]+"
+_ODD_BLANK = re.compile(
+    rf"""{_QUOTED}|(?<=[:,{{\[}}\]"]){_PIECES}|{_PIECES}(?=[{{}}\[\]:,"])|\A{_PIECES}|{_PIECES}\Z""", re.DOTALL
+)
 
 
 def _repair_structure(text: str, complete: bool) -> Repaired | None:

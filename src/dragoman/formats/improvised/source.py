@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from dragoman.args.decoder import decode
-from dragoman.characters import unescape_html
+from dragoman.characters import TOKENIZER_BLANKS, unescape_html
 
 _entity = re.compile(r"&(?:lt|gt|quot|apos|amp|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,5});?")
 escaped_start = re.compile(
@@ -29,9 +29,8 @@ _markdown = re.compile(r"\\([_*\[\]<>{}#])")
 _curly_begins = re.compile(r"<(?:[^<>\n]{0,100}>\s{0,9}<)?[^<>\n]{0,100}=\s?[“”„]").match
 _curly_tag = re.compile(r"<[^<>\n]{0,200}[“”„][^<>\n]{0,200}>")
 _STRAIGHT = str.maketrans("“”„", '"""')
-_tokenized = re.compile(r"<[\w:|\-]{1,40}>[▁ĠĊ]").match
-_piece = re.compile(r"[▁ĠĊ]")
-"""Matches what tokenizers write for a blank and for the end of a line."""
+_tokenized = re.compile(rf"<[\w:|\-]{{1,40}}>[{TOKENIZER_BLANKS}]").match
+_piece = re.compile(rf"[{TOKENIZER_BLANKS}]")
 _REPAIRS: dict[re.Pattern[str] | None, str] = {
     _entity: "decoded_entities",
     _escape: "double_encoded",
